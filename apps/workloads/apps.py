@@ -1,0 +1,12 @@
+"""Durable work: the state machine, claims and leases, capabilities, the worker loop."""
+
+from django.apps import AppConfig
+
+
+class WorkloadsConfig(AppConfig):
+    """Django's registration of this room."""
+
+    name = "apps.workloads"
+    label = "workloads"
+    verbose_name = "Workloads"
+    default_auto_field = "django.db.models.BigAutoField"

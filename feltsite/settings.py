@@ -1,0 +1,180 @@
+"""Every setting of an instance, read once from the environment.
+
+Not here: engine limits (`feltdb_engine/limits.py`) and the limits of each app (its own `limits.py`).
+"""
+
+import os
+import secrets
+import sys
+from pathlib import Path
+
+import environ
+from django.core.exceptions import ImproperlyConfigured
+
+BASE_DIR = Path(__file__).resolve().parent.parent
+env = environ.Env()
+
+DATA_DIR = Path(env.str("FELTDB_DATA_DIR", default=str(BASE_DIR / "data"))).resolve()
+DATA_DIR.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+
+def secret_file(name: str) -> str:
+    """Return the secret kept in `<data>/secrets/<name>`, made once with mode 0600.
+
+    Two processes starting together agree: the loser of the exclusive link reads the winner's secret.
+    """
+    folder = DATA_DIR / "secrets"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    path = folder / name
+    if not path.exists():
+        temporary = folder / f".{name}.{os.getpid()}.{secrets.token_hex(4)}"
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w", encoding="ascii") as handle:
+            handle.write(secrets.token_urlsafe(48))
+            handle.flush()
+            os.fsync(handle.fileno())
+        try:
+            os.link(temporary, path)
+        except FileExistsError:
+            pass
+        finally:
+            temporary.unlink()
+    secret = path.read_text(encoding="ascii").strip()
+    if len(secret) < 32:
+        raise ImproperlyConfigured(f"{path} holds fewer than 32 characters; restore it or remove it to make a new one")
+    return secret
+
+
+def bounded_int(name: str, default: int, low: int, high: int) -> int:
+    """Return the whole number in environment variable `name`, refusing anything outside [low, high]."""
+    try:
+        value = env.int(name, default=default)
+    except ValueError as error:
+        raise ImproperlyConfigured(f"{name} must be a whole number from {low} to {high}") from error
+    if not low <= value <= high:
+        raise ImproperlyConfigured(f"{name} is {value}; it must be from {low} to {high}")
+    return value
+
+
+DEBUG = env.bool("DEBUG", default=False)
+SECRET_KEY = env.str("DJANGO_SECRET_KEY", default="") or secret_file("django_secret_key")
+KEY_PEPPER = env.str("FELTDB_KEY_PEPPER", default="") or secret_file("key_pepper_v1")
+HOST = env.str("HOST", default="127.0.0.1")
+PORT = bounded_int("PORT", default=8000, low=1, high=65535)
+ALLOWED_HOSTS = env.list("ALLOWED_HOSTS", default=["127.0.0.1", "localhost", "[::1]"])
+CSRF_TRUSTED_ORIGINS = env.list("CSRF_TRUSTED_ORIGINS", default=[])
+
+INSTALLED_APPS = [
+    "apps.operations",
+    "apps.triggers",
+    "apps.workloads",
+    "apps.state",
+    "apps.keys",
+    "apps.http",
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.staticfiles",
+    "rest_framework",
+    "drf_spectacular",
+]
+
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+]
+
+ROOT_URLCONF = "feltsite.urls"
+WSGI_APPLICATION = "feltsite.wsgi.application"
+APPEND_SLASH = False
+
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [BASE_DIR / "templates"],
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ],
+        },
+    },
+]
+
+DATABASES = {"default": env.db_url("DATABASE_URL", default=f"sqlite:///{DATA_DIR / 'control.sqlite3'}")}
+DATABASES["default"]["CONN_MAX_AGE"] = None
+DATABASES["default"]["CONN_HEALTH_CHECKS"] = True
+if DATABASES["default"]["ENGINE"] == "django.db.backends.sqlite3":
+    # One writer, forced at each commit; IMMEDIATE so that a transaction never fails half way for the lock.
+    DATABASES["default"]["OPTIONS"] = {
+        "transaction_mode": "IMMEDIATE",
+        "timeout": 10,
+        "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA foreign_keys=ON;",
+    }
+# Test databases carry the process id, so that two test runs never share one.
+DATABASES["default"]["TEST"] = {"NAME": f"test_feltdb_{os.getpid()}"} if "postgresql" in DATABASES["default"]["ENGINE"] else {}
+
+AUTH_USER_MODEL = "keys.Operator"
+PASSWORD_HASHERS = ["django.contrib.auth.hashers.Argon2PasswordHasher"]
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": "django.contrib.auth.password_validation.UserAttributeSimilarityValidator"},
+    {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator", "OPTIONS": {"min_length": 12}},
+    {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
+]
+
+LANGUAGE_CODE = "en-us"
+TIME_ZONE = "UTC"
+USE_TZ = True
+STATIC_URL = "static/"
+STATIC_ROOT = BASE_DIR / "staticfiles"
+WHITENOISE_USE_FINDERS = True
+WHITENOISE_AUTOREFRESH = False
+LOGIN_URL = "admin:login"
+
+# The console speaks plain HTTP on the loopback address by default; HTTPS=true where a proxy ends TLS.
+HTTPS = env.bool("HTTPS", default=False)
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = HTTPS
+SESSION_COOKIE_HTTPONLY = True
+SESSION_COOKIE_SAMESITE = "Lax"
+SESSION_COOKIE_AGE = 8 * 3600
+SECURE_CONTENT_TYPE_NOSNIFF = True
+SECURE_REFERRER_POLICY = "same-origin"
+SECURE_HSTS_SECONDS = 31_536_000 if HTTPS else 0
+SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if HTTPS else None
+X_FRAME_OPTIONS = "DENY"
+DATA_UPLOAD_MAX_MEMORY_SIZE = 32 * 1024 * 1024
+
+REST_FRAMEWORK = {
+    "DEFAULT_AUTHENTICATION_CLASSES": ["apps.keys.authentication.KeyAuthentication"],
+    "DEFAULT_PERMISSION_CLASSES": ["apps.keys.permissions.ScopePermission"],
+    "DEFAULT_RENDERER_CLASSES": ["apps.http.renderers.StrictJSONRenderer"],
+    "DEFAULT_PARSER_CLASSES": ["apps.http.parsers.StrictJSONParser"],
+    "DEFAULT_CONTENT_NEGOTIATION_CLASS": "apps.http.negotiation.JSONOnly",
+    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    "EXCEPTION_HANDLER": "apps.http.exceptions.exception_handler",
+    "UNAUTHENTICATED_USER": None,
+}
+SPECTACULAR_SETTINGS = {
+    "TITLE": "FeltDB",
+    "VERSION": "1",
+    "OAS_VERSION": "3.1.0",
+    "SERVE_INCLUDE_SCHEMA": False,
+}
+
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"line": {"format": "{asctime} {levelname} {name} {message}", "style": "{"}},
+    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line", "stream": sys.stderr}},
+    "root": {"handlers": ["stderr"], "level": env.str("LOG_LEVEL", default="INFO")},
+}

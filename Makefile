@@ -1,0 +1,56 @@
+# FeltDB's daily commands. Each line with a double hash is shown by `make help`.
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+BIN := .venv/bin
+export FELTDB_DATA_DIR ?= $(CURDIR)/data
+
+.DEFAULT_GOAL := help
+.PHONY: help run test lint bench demo torture clean
+
+help: ## show this list
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name text; do printf '  make %-10s %s\n' "$$name" "$$text"; done
+
+.venv/bin/python:
+	@scripts/make-venv "$(PYTHON)"
+
+.venv/.runtime: requirements.txt | .venv/bin/python
+	@echo "Installing FeltDB's dependencies (about a minute, once)"
+	@$(BIN)/pip install --quiet --disable-pip-version-check -r requirements.txt
+	@touch $@
+
+.venv/.dev: requirements-dev.txt requirements.txt .venv/.runtime
+	@echo "Installing the test and lint tools (about a minute, once)"
+	@$(BIN)/pip install --quiet --disable-pip-version-check -r requirements-dev.txt
+	@touch $@
+
+.venv/.demo: requirements-demo.txt .venv/.dev
+	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps -r requirements-demo.txt
+	@touch $@
+
+run: .venv/.runtime ## set everything up and serve at http://127.0.0.1:8000, with the worker; Ctrl-C stops both
+	@$(BIN)/python manage.py setup --for-server
+	@exec $(BIN)/supervisord --nodaemon --configuration feltsite/supervisord.conf
+
+test: lint ## set everything up, check the code and run every test (about 15 minutes on two cores)
+	@scripts/install-chromium
+	@scripts/run-tests
+
+lint: .venv/.dev ## ruff, mypy, import-linter, missing migrations
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+	@FELTDB_DATA_DIR=$$(mktemp -d) $(BIN)/python manage.py makemigrations --check --dry-run
+
+bench: .venv/.dev ## measure side by side with peers; prints ratios
+	@$(BIN)/python -m benchmarks
+
+demo: .venv/.demo ## import 336,776 real flights through the API with a trigger and a worker, and account for every row
+	@$(BIN)/python -m demo
+
+torture: .venv/.dev ## the long kill, fault and race loops (default 30 minutes: FELTDB_TORTURE_MINUTES)
+	@scripts/install-chromium
+	@FELTDB_TORTURE_MINUTES=$${FELTDB_TORTURE_MINUTES:-30} scripts/run-tests -m torture
+
+clean: ## remove the virtual environment and tool caches; your data directory stays
+	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -1,30 +1,30 @@
 """Every refusal of the engine, with a stable code.
 
-    EngineError
-    ├── InvalidKey            INVALID_KEY
-    ├── InvalidValue          INVALID_VALUE            (pointer)
-    ├── InvalidQuery          INVALID_QUERY            (pointer)
-    ├── InvalidCursor         INVALID_CURSOR
-    ├── RecordNotFound        RECORD_NOT_FOUND
-    ├── PreconditionFailed    PRECONDITION_FAILED      (predicate, expected, actual)
-    ├── IdempotencyConflict   IDEMPOTENCY_CONFLICT
-    ├── TransactionTooLarge   TRANSACTION_TOO_LARGE
-    ├── ScanLimitExceeded     SCAN_LIMIT_EXCEEDED      (cursor)
-    ├── FeedCompacted         FEED_COMPACTED           (floor, head)
-    ├── CursorUnknown         CURSOR_UNKNOWN
-    ├── CursorAhead           CURSOR_AHEAD
-    ├── DeadlineExceeded      DEADLINE_EXCEEDED        (committed may be "unknown")
-    ├── ReadOnlyStore         STORE_READ_ONLY
-    ├── StoreNotFound         STORE_NOT_FOUND
-    ├── StoreClosed           STORE_CLOSED
-    ├── StoreForked           STORE_FORKED
-    ├── StoreRebuilding       STORE_REBUILDING
-    ├── FormatUnsupported     FORMAT_UNSUPPORTED
-    └── StorageError
-        ├── StorageFull         STORAGE_FULL           (not committed; writes resume by themselves)
-        ├── StorageWriteFailed  STORAGE_WRITE_FAILED   (not committed)
-        ├── StorageFailed       STORAGE_FAILED         (fail-stop until recovery)
-        └── LogCorrupt          LOG_CORRUPT            (segment, offset, sequence)
+EngineError
+├── InvalidKey            INVALID_KEY
+├── InvalidValue          INVALID_VALUE            (pointer)
+├── InvalidQuery          INVALID_QUERY            (pointer)
+├── InvalidCursor         INVALID_CURSOR
+├── RecordNotFound        RECORD_NOT_FOUND
+├── PreconditionFailed    PRECONDITION_FAILED      (predicate, expected, actual)
+├── IdempotencyConflict   IDEMPOTENCY_CONFLICT
+├── TransactionTooLarge   TRANSACTION_TOO_LARGE
+├── ScanLimitExceeded     SCAN_LIMIT_EXCEEDED      (cursor)
+├── FeedCompacted         FEED_COMPACTED           (floor, head)
+├── CursorUnknown         CURSOR_UNKNOWN
+├── CursorAhead           CURSOR_AHEAD
+├── DeadlineExceeded      DEADLINE_EXCEEDED        (committed may be "unknown")
+├── ReadOnlyStore         STORE_READ_ONLY
+├── StoreNotFound         STORE_NOT_FOUND
+├── StoreClosed           STORE_CLOSED
+├── StoreForked           STORE_FORKED
+├── StoreRebuilding       STORE_REBUILDING
+├── FormatUnsupported     FORMAT_UNSUPPORTED
+└── StorageError
+    ├── StorageFull         STORAGE_FULL           (not committed; writes resume by themselves)
+    ├── StorageWriteFailed  STORAGE_WRITE_FAILED   (not committed)
+    ├── StorageFailed       STORAGE_FAILED         (fail-stop until recovery)
+    └── LogCorrupt          LOG_CORRUPT            (segment, offset, sequence)
 """
 
 from typing import Any, Literal

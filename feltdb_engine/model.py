@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-JSON: TypeAlias = "None | bool | int | float | str | Sequence[JSON] | Mapping[str, JSON]"
+JSON: TypeAlias = "bool | int | float | str | Sequence[JSON] | Mapping[str, JSON] | None"
 JSONObject: TypeAlias = Mapping[str, "JSON"]
 MutationKind: TypeAlias = Literal["put", "insert", "update", "merge", "delete"]
 OperationKind: TypeAlias = Literal["insert", "update", "delete"]
@@ -77,8 +77,8 @@ class Precondition:
 class Operation:
     """One committed change, as the feed gives it. A delete carries the value it removed.
 
-    `previous_version` is 0 where no version went before. `content_hash` is lower-case hex SHA-256 over instance, sequence, transaction, kind,
-    key, version, value and time.
+    `previous_version` is 0 where no version went before. `content_hash` is lower-case
+    hex SHA-256 over instance, sequence, transaction, kind, key, version, value and time.
     """
 
     sequence: int
@@ -124,7 +124,7 @@ class Cursor:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CommitResult:
-    """What a transaction did. `sequences` are those of its operations, in mutation order (deletes of nothing have none)."""
+    """What a transaction did. `sequences` are those of its operations, in mutation order (deletes of nothing: none)."""
 
     transaction_id: str | None
     instance_id: str

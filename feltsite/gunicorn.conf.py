@@ -1,4 +1,7 @@
-"""How gunicorn serves FeltDB: threads, because requests wait for the disk; never preloaded, because a store is never shared by fork."""
+"""How gunicorn serves FeltDB.
+
+Threads, because requests wait for the disk; never preloaded, because a store is never shared by a fork.
+"""
 
 import os
 

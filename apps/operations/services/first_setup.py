@@ -46,7 +46,8 @@ class FirstSecrets:
 def prepare_instance() -> FirstSecrets:
     """Create what is missing, in one transaction, and return the new secrets.
 
-    The caller has applied the migrations. An operator is made only where no account exists, a key only where none was ever issued.
+    The caller has applied the migrations. An operator is made only where no account exists, a key only where
+    none was ever issued.
     """
     with transaction.atomic():
         ensure_namespace(DEFAULT_NAMESPACE)

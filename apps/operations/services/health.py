@@ -52,7 +52,7 @@ def observe() -> Observation:
                 code="DATABASE_UNAVAILABLE",
                 subject="control plane",
                 message=f"the database did not answer: {type(error).__name__}",
-                next_step="Check that DATABASE_URL names a running server, or that the disk of the data directory has room.",
+                next_step="Check that the server in DATABASE_URL runs, or that the data directory's disk has room.",
             )
         )
     for name in names:

@@ -17,8 +17,8 @@ class Command(BaseCommand):
     """Thin: the work is in `apps.operations.services.first_setup`."""
 
     help = (
-        "Bring the database up to date and, on the first run, create an operator account and an API key and show both once. "
-        "Running it again changes nothing that exists."
+        "Bring the database up to date and, on the first run, create an operator account and an API key "
+        "and show both once. Running it again changes nothing that exists."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -41,7 +41,9 @@ class Command(BaseCommand):
         if options["for_server"]:
             address = f"http://{settings.HOST}:{settings.PORT}"
             self.stdout.write(f"Data    {settings.DATA_DIR}")
-            self.stdout.write(f"API     {address}/v1      console {address}/admin/      Ctrl-C stops the server and its worker")
+            self.stdout.write(
+                f"API     {address}/v1      console {address}/admin/      Ctrl-C stops the server and its worker"
+            )
             self.stdout.flush()
 
     def show(self, made: FirstSecrets) -> None:
@@ -68,6 +70,6 @@ def refuse_taken_address(host: str, port: int) -> None:
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             raise CommandError(
-                f"{host}:{port} is taken, perhaps by another FeltDB. Stop that one, or choose another: PORT=8001 make run"
+                f"{host}:{port} is taken, perhaps by another FeltDB. Stop that one, or choose: PORT=8001 make run"
             ) from error
         raise CommandError(f"cannot listen on {host}:{port}: {error.strerror or error}") from error

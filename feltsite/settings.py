@@ -59,6 +59,7 @@ def bounded_int(name: str, default: int, low: int, high: int) -> int:
 DEBUG = env.bool("DEBUG", default=False)
 SECRET_KEY = env.str("DJANGO_SECRET_KEY", default="") or secret_file("django_secret_key")
 KEY_PEPPER = env.str("FELTDB_KEY_PEPPER", default="") or secret_file("key_pepper_v1")
+KEY_ENVIRONMENT = env.str("FELTDB_KEY_ENVIRONMENT", default="live")
 HOST = env.str("HOST", default="127.0.0.1")
 PORT = bounded_int("PORT", default=8000, low=1, high=65535)
 ALLOWED_HOSTS = env.list("ALLOWED_HOSTS", default=["127.0.0.1", "localhost", "[::1]"])
@@ -82,6 +83,8 @@ INSTALLED_APPS = [
 ]
 
 MIDDLEWARE = [
+    "apps.http.middleware.RequestIdMiddleware",
+    "apps.http.middleware.JSONErrorsMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",

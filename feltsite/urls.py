@@ -6,3 +6,8 @@ from django.urls import URLPattern, URLResolver, path
 urlpatterns: list[URLPattern | URLResolver] = [
     path("admin/", admin.site.urls),
 ]
+
+handler400 = "apps.http.handlers.bad_request"
+handler403 = "apps.http.handlers.permission_denied"
+handler404 = "apps.http.handlers.not_found"
+handler500 = "apps.http.handlers.server_error"

@@ -1,0 +1,140 @@
+"""From any exception in a view to the one refusal: ours, the engine's, DRF's, Django's, the database's.
+
+Not here: the shape (`envelope.py`) and the statuses (`codes.py`).
+"""
+
+import logging
+from typing import Any
+
+from django.core.exceptions import PermissionDenied, SuspiciousOperation
+from django.db import DatabaseError, DataError, IntegrityError, InterfaceError, ProgrammingError
+from django.http import Http404
+from rest_framework import exceptions as drf
+from rest_framework.response import Response
+from rest_framework.views import set_rollback
+
+from apps.http import envelope
+from apps.http.errors import ApiError
+from apps.http.handlers import suspicious
+from feltdb_engine import errors as engine
+
+logger = logging.getLogger("feltdb.http")
+
+ENGINE_CODES: dict[str, str] = {
+    "ENGINE_ERROR": "INTERNAL_ERROR",
+    "INVALID_KEY": "VALIDATION_ERROR",
+    "INVALID_VALUE": "VALIDATION_FAILED",
+    "INVALID_QUERY": "INVALID_QUERY",
+    "INVALID_CURSOR": "INVALID_CURSOR",
+    "RECORD_NOT_FOUND": "NOT_FOUND",
+    "PRECONDITION_FAILED": "PRECONDITION_FAILED",
+    "IDEMPOTENCY_CONFLICT": "IDEMPOTENCY_CONFLICT",
+    "TRANSACTION_TOO_LARGE": "TRANSACTION_TOO_LARGE",
+    "SCAN_LIMIT_EXCEEDED": "SCAN_LIMIT_EXCEEDED",
+    "FEED_COMPACTED": "FEED_COMPACTED",
+    "CURSOR_UNKNOWN": "CURSOR_UNKNOWN",
+    "CURSOR_AHEAD": "CURSOR_AHEAD",
+    "DEADLINE_EXCEEDED": "DEADLINE_EXCEEDED",
+    "STORE_READ_ONLY": "STORAGE_READ_ONLY",
+    "STORE_NOT_FOUND": "STORAGE_UNAVAILABLE",
+    "STORE_CLOSED": "STORAGE_UNAVAILABLE",
+    "STORE_FORKED": "STORAGE_UNAVAILABLE",
+    "STORE_REBUILDING": "STORAGE_REBUILDING",
+    "FORMAT_UNSUPPORTED": "STORAGE_UNAVAILABLE",
+    "STORAGE_ERROR": "STORAGE_ERROR",
+    "STORAGE_FULL": "STORAGE_FULL",
+    "STORAGE_WRITE_FAILED": "STORAGE_WRITE_FAILED",
+    "STORAGE_FAILED": "STORAGE_FAILED",
+    "LOG_CORRUPT": "STORAGE_CORRUPT",
+}
+"""The engine's stable codes, each with its code over HTTP. A test holds it complete."""
+
+RETRY_SOON = {"Retry-After": "1"}
+"""For refusals that pass by themselves within about a second."""
+
+
+def exception_handler(exception: Exception, context: dict[str, Any]) -> Response:
+    """DRF's hook: every exception of a view becomes an envelope; nothing is raised further."""
+    error = refusal(exception)
+    if error.status >= 500 and not isinstance(exception, ApiError):
+        logger.error("%s: %s", error.code, exception, exc_info=exception)
+    set_rollback()
+    request = context.get("request")
+    answer = Response(envelope.body(error, getattr(request, "request_id", "")), status=error.status)
+    envelope.set_headers(answer, error.headers)
+    return answer
+
+
+def refusal(exception: Exception) -> ApiError:
+    """Return what `exception` is to the caller. Unknown exceptions are INTERNAL_ERROR, without their text."""
+    if isinstance(exception, ApiError):
+        return exception
+    if isinstance(exception, engine.EngineError):
+        return engine_refusal(exception)
+    if isinstance(exception, drf.APIException):
+        return _drf_refusal(exception)
+    if isinstance(exception, Http404):
+        return ApiError("NOT_FOUND", "There is nothing at this path.")
+    if isinstance(exception, PermissionDenied):
+        return ApiError("FORBIDDEN", "This is not allowed.")
+    if isinstance(exception, SuspiciousOperation):
+        return suspicious(exception)
+    if _is_database_outage(exception):
+        return ApiError("DATABASE_UNAVAILABLE", "The database is busy or away; try again.", headers=RETRY_SOON)
+    return ApiError("INTERNAL_ERROR", "The server failed; its log has the reason.")
+
+
+def engine_refusal(exception: engine.EngineError) -> ApiError:
+    """Return an engine refusal as the caller sees it; `committed` goes out whenever a write may be meant."""
+    code = ENGINE_CODES[exception.code]
+    members: dict[str, Any] = {}
+    if isinstance(exception, engine.PreconditionFailed | engine.IdempotencyConflict):
+        members["committed"] = False
+    if isinstance(exception, engine.DeadlineExceeded | engine.StorageError):
+        members["committed"] = exception.committed
+    if exception.committed == "unknown":
+        code = "COMMIT_UNKNOWN"
+    if isinstance(exception, engine.PreconditionFailed):
+        members["failure"] = exception.details
+    return ApiError(
+        code,
+        exception.message,
+        details=exception.details or None,
+        headers=RETRY_SOON if code in ("DEADLINE_EXCEEDED", "STORAGE_REBUILDING") else None,
+        **members,
+    )
+
+
+def _drf_refusal(exception: drf.APIException) -> ApiError:
+    if isinstance(exception, drf.ValidationError):
+        return ApiError("VALIDATION_ERROR", "The request is not valid.", details=exception.detail)
+    if isinstance(exception, drf.NotAuthenticated | drf.AuthenticationFailed):
+        return authentication_required()
+    if isinstance(exception, drf.MethodNotAllowed):
+        return ApiError("METHOD_NOT_ALLOWED", str(exception.detail))
+    if isinstance(exception, drf.Throttled):
+        wait = str(max(1, int(exception.wait or 1)))
+        return ApiError("RATE_LIMITED", str(exception.detail), headers={"Retry-After": wait})
+    codes = {
+        400: "JSON_INVALID",
+        403: "FORBIDDEN",
+        404: "NOT_FOUND",
+        406: "NOT_ACCEPTABLE",
+        415: "UNSUPPORTED_MEDIA_TYPE",
+    }
+    code = codes.get(exception.status_code, "INTERNAL_ERROR")
+    return ApiError(code, str(exception.detail))
+
+
+def authentication_required() -> ApiError:
+    """Return the one answer for no key, an unknown, wrong, revoked or expired one."""
+    return ApiError(
+        "AUTHENTICATION_REQUIRED",
+        "Send a valid key as 'Authorization: Bearer fdb_...'.",
+        headers={"WWW-Authenticate": 'Bearer realm="feltdb"'},
+    )
+
+
+def _is_database_outage(exception: Exception) -> bool:
+    ours = IntegrityError | DataError | ProgrammingError
+    return isinstance(exception, DatabaseError | InterfaceError) and not isinstance(exception, ours)

@@ -1,0 +1,66 @@
+"""What every request passes, whichever room answers: a request id, and JSON for every refusal outside the console."""
+
+import re
+import secrets
+from collections.abc import Callable
+
+from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
+
+from apps.http import envelope
+from apps.http.codes import BY_STATUS, CODES
+from apps.http.errors import ApiError
+from apps.http.limits import MAX_REQUEST_ID_CHARS
+
+CONSOLE_PREFIX = "/admin/"
+
+_REQUEST_ID = re.compile(rf"[A-Za-z0-9._:-]{{1,{MAX_REQUEST_ID_CHARS}}}")
+
+
+def new_request_id() -> str:
+    """Return a fresh request id: `req_` and 32 hex digits."""
+    return "req_" + secrets.token_hex(16)
+
+
+class RequestIdMiddleware:
+    """Sets `request.request_id`: the caller's `X-Request-ID` when well formed, else a new one. Always sends it back."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        asked = request.META.get("HTTP_X_REQUEST_ID", "")
+        request_id = asked if _REQUEST_ID.fullmatch(asked) else new_request_id()
+        request.request_id = request_id  # type: ignore[attr-defined]
+        answer = self.get_response(request)
+        answer.headers["X-Request-ID"] = request_id
+        return answer
+
+
+class JSONErrorsMiddleware:
+    """Turns any refusal that is not JSON already into the envelope, outside the console.
+
+    Django and libraries answer some refusals themselves, as HTML or empty; with DEBUG even with a traceback.
+    """
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        answer = self.get_response(request)
+        if answer.status_code < 400 or answer.headers.get("Content-Type", "").startswith("application/json"):
+            return answer
+        if request.path_info.startswith(CONSOLE_PREFIX):
+            return answer
+        return _as_envelope(request, answer)
+
+
+def _as_envelope(request: HttpRequest, answer: HttpResponseBase) -> HttpResponse:
+    status = answer.status_code
+    code = BY_STATUS.get(status, "INTERNAL_ERROR" if status >= 500 else "REQUEST_REFUSED")
+    replacement = envelope.response(request, ApiError(code, CODES[code].title + "."))
+    for name in ("Allow", "Retry-After", "WWW-Authenticate"):
+        if name in answer.headers:
+            replacement.headers[name] = answer.headers[name]
+    answer.close()
+    return replacement

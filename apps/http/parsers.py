@@ -1,0 +1,91 @@
+"""JSON in: the media type judged, the body read up to its limit and not a byte further, then parsed strictly."""
+
+from collections.abc import Mapping
+from typing import IO, Any
+
+from django.core.handlers.wsgi import WSGIRequest
+from django.http import HttpRequest
+from rest_framework.parsers import BaseParser
+
+from apps.http import strict_json
+from apps.http.errors import ApiError
+from apps.http.limits import MAX_BODY_BYTES
+
+
+class StrictJSONParser(BaseParser):
+    """For plain DRF views; the limit is the view's `max_body_bytes`."""
+
+    media_type = "application/json"
+
+    def parse(
+        self,
+        stream: IO[Any],
+        media_type: str | None = None,
+        parser_context: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Return the body's value. Raises ApiError: JSON_INVALID, JSON_TOO_DEEP, 413, 415."""
+        context = parser_context or {}
+        request = context["request"]._request
+        limit = getattr(context.get("view"), "max_body_bytes", MAX_BODY_BYTES)
+        return strict_json.loads(read_body(request, max_bytes=limit))
+
+
+def read_json(request: HttpRequest, *, max_bytes: int) -> Any:
+    """Return the value of the request's body. Raises ApiError: JSON_INVALID, JSON_TOO_DEEP, 413, 415."""
+    return strict_json.loads(read_body(request, max_bytes=max_bytes))
+
+
+def read_body(request: HttpRequest, *, max_bytes: int, media_type: str = "application/json") -> bytes:
+    """Return the raw body. Raises ApiError 415 for another media type or any encoding, 413 beyond `max_bytes`.
+
+    A body announced too large is not read at all; one that comes in chunks is read to one byte beyond the limit.
+    """
+    _check_media_type(request, media_type)
+    announced = request.META.get("CONTENT_LENGTH") or ""
+    if announced.isascii() and announced.isdigit():
+        if int(announced) > max_bytes:
+            raise _too_large(max_bytes)
+        return request.read(int(announced))
+    if "chunked" not in request.META.get("HTTP_TRANSFER_ENCODING", "").lower():
+        return b""
+    raw = _read_at_most(_chunked_stream(request), max_bytes + 1)
+    if len(raw) > max_bytes:
+        raise _too_large(max_bytes)
+    return raw
+
+
+def _check_media_type(request: HttpRequest, media_type: str) -> None:
+    encoding = request.META.get("HTTP_CONTENT_ENCODING", "").strip()
+    if encoding:
+        raise ApiError("UNSUPPORTED_MEDIA_TYPE", "Send the body without a Content-Encoding.")
+    given = (request.META.get("CONTENT_TYPE") or "").partition(";")
+    if given[0].strip().lower() != media_type:
+        raise ApiError("UNSUPPORTED_MEDIA_TYPE", f"Send the body as Content-Type: {media_type}.")
+    charset = given[2].replace(" ", "").replace('"', "").lower()
+    if charset not in ("", "charset=utf-8", "charset=utf8"):
+        raise ApiError("UNSUPPORTED_MEDIA_TYPE", f"Send the body as {media_type} in UTF-8, without other parameters.")
+
+
+def _chunked_stream(request: HttpRequest) -> Any:
+    """Return the stream of a chunked body: Django's own ends at once where no length was announced."""
+    if isinstance(request, WSGIRequest) and request.environ.get("wsgi.input_terminated"):
+        return request.environ["wsgi.input"]
+    return request
+
+
+def _read_at_most(stream: Any, max_bytes: int) -> bytes:
+    pieces: list[bytes] = []
+    room = max_bytes
+    while room > 0:
+        piece = stream.read(min(room, 65536))
+        if not piece:
+            break
+        pieces.append(piece)
+        room -= len(piece)
+    return b"".join(pieces)
+
+
+def _too_large(max_bytes: int) -> ApiError:
+    return ApiError(
+        "BODY_TOO_LARGE", f"The body is larger than {max_bytes} bytes.", details={"max_body_bytes": max_bytes}
+    )

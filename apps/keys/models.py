@@ -1,0 +1,105 @@
+"""Facts at rest: who operates, which namespaces there are, which keys open them.
+
+Not here: how a key is issued or revoked (`services.py`) and how it is verified (`verify.py`).
+"""
+
+from django.contrib.auth.models import AbstractUser
+from django.core.validators import RegexValidator
+from django.db import models
+from django.db.models import F, Q
+
+from apps.keys import limits
+
+NAMESPACE_PATTERN = r"[a-z0-9][a-z0-9-]{0,62}"
+
+
+class Operator(AbstractUser):
+    """A person who runs this instance through the console. Operators are no API callers: `/v1` knows keys only."""
+
+
+class Namespace(models.Model):
+    """An isolated world of records, work and triggers. Its name is also that of its directory."""
+
+    name = models.CharField(max_length=63, primary_key=True, validators=[RegexValidator(rf"^{NAMESPACE_PATTERN}\Z")])
+    created_at = models.DateTimeField()
+
+    class Meta:
+        ordering = ["name"]
+        constraints = [
+            models.CheckConstraint(condition=Q(name__regex=rf"^{NAMESPACE_PATTERN}$"), name="namespace_name_form"),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class ApiKey(models.Model):
+    """A key: who it acts as, what it may do and where. The secrets that open it are `KeySecret` rows.
+
+    `namespaces` lists names, or `*`; `collections` lists names, or is null for all. A key with a `worker_id`
+    is exactly that worker.
+    """
+
+    class Kind(models.TextChoices):
+        """What a key acts as."""
+
+        SERVICE = "service"
+        WORKER = "worker"
+        HUMAN = "human"
+        AGENT = "agent"
+
+    id = models.CharField(max_length=16, primary_key=True)
+    name = models.CharField(max_length=limits.MAX_NAME_CHARS)
+    kind = models.CharField(max_length=16, choices=Kind.choices, default=Kind.SERVICE)
+    worker_id = models.CharField(max_length=limits.MAX_WORKER_ID_CHARS, blank=True, default="")
+    namespaces = models.JSONField()
+    scopes = models.JSONField()
+    collections = models.JSONField(null=True, blank=True)
+    expires_at = models.DateTimeField(null=True, blank=True)
+    created_at = models.DateTimeField(db_index=True)
+    created_by = models.CharField(max_length=limits.MAX_ACTOR_CHARS)
+    revoked_at = models.DateTimeField(null=True, blank=True)
+    revoked_by = models.CharField(max_length=limits.MAX_ACTOR_CHARS, blank=True, default="")
+    last_used_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        verbose_name = "API key"
+        ordering = ["-created_at", "id"]
+        constraints = [
+            models.CheckConstraint(condition=~Q(name=""), name="key_has_a_name"),
+            models.CheckConstraint(condition=Q(worker_id="") | Q(kind="worker"), name="key_worker_id_is_a_workers"),
+            models.CheckConstraint(
+                condition=Q(kind__in=["service", "worker", "human", "agent"]), name="key_kind_is_known"
+            ),
+            models.CheckConstraint(
+                condition=Q(revoked_at__isnull=True, revoked_by="") | (Q(revoked_at__isnull=False) & ~Q(revoked_by="")),
+                name="key_revoked_by_and_when",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.id})"
+
+
+class KeySecret(models.Model):
+    """One secret that opens a key, as a digest. The current one has no end; an older one lives out its grace."""
+
+    key = models.ForeignKey(ApiKey, on_delete=models.CASCADE, related_name="secrets")
+    digest = models.BinaryField(max_length=32)
+    pepper_version = models.PositiveSmallIntegerField()
+    created_at = models.DateTimeField()
+    ends_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["key"], condition=Q(ends_at__isnull=True), name="key_has_one_current_secret"
+            ),
+            models.CheckConstraint(
+                condition=Q(ends_at__isnull=True) | Q(ends_at__gte=F("created_at")),
+                name="key_secret_ends_after_it_began",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"secret {self.pk} of {self.key_id}"

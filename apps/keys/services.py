@@ -1,0 +1,175 @@
+"""What can happen to keys and namespaces. Every door (command, console, HTTP) calls these; no rule lives elsewhere."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from django.conf import settings
+from django.db import transaction
+
+from apps.keys import epoch, limits, token
+from apps.keys.models import NAMESPACE_PATTERN, ApiKey, KeySecret, Namespace
+from apps.keys.principal import EVERY_NAMESPACE, Principal
+from apps.keys.scopes import EVERYTHING, SCOPES
+
+_COLLECTION = re.compile(r"[A-Za-z0-9_.-]{1,128}")
+_WORKER_ID = re.compile(rf"[A-Za-z0-9_.:-]{{1,{limits.MAX_WORKER_ID_CHARS}}}")
+
+
+class KeyRefused(Exception):
+    """A request about keys that cannot be carried out; the message is for the person who asked.
+
+    KeyRefused
+    ├── KeyInvalid     what was asked for is malformed (field)
+    ├── KeyDenied      the issuer does not hold what it would give
+    └── KeyNotFound    there is no such key
+    """
+
+
+class KeyInvalid(KeyRefused):
+    """What was asked for is malformed; `field` names it."""
+
+    def __init__(self, field: str, message: str) -> None:
+        super().__init__(message)
+        self.field = field
+
+
+class KeyDenied(KeyRefused):
+    """The issuer does not hold what it would give."""
+
+
+class KeyNotFound(KeyRefused):
+    """There is no such key, or none the caller may see."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, repr=False)
+class IssuedKey:
+    """A key just made and its secret, which is kept nowhere and shown this once."""
+
+    key: ApiKey
+    secret: str
+
+    def __repr__(self) -> str:
+        return f"IssuedKey(key={self.key!r})"
+
+
+def utc_now() -> datetime:
+    """Return the present instant."""
+    return datetime.now(tz=UTC)
+
+
+def ensure_namespace(name: str, *, now: datetime | None = None) -> Namespace:
+    """Return the namespace of that name, made if it was not there. Raises KeyInvalid for a malformed name."""
+    if not re.fullmatch(NAMESPACE_PATTERN, name):
+        raise KeyInvalid(
+            "namespaces", f"'{name}' is no namespace name: 1 to 63 of a-z, 0-9 and '-', not beginning with '-'"
+        )
+    namespace, _ = Namespace.objects.get_or_create(name=name, defaults={"created_at": now or utc_now()})
+    return namespace
+
+
+def issue_key(
+    *,
+    name: str,
+    namespaces: Sequence[str],
+    scopes: Sequence[str],
+    issuer: Principal,
+    kind: str = "service",
+    worker_id: str | None = None,
+    collections: Sequence[str] | None = None,
+    expires_at: datetime | None = None,
+    now: datetime | None = None,
+) -> IssuedKey:
+    """Make a key and its secret. Namespaces named for the first time are made with it.
+
+    Raises KeyInvalid for malformed fields, KeyDenied where `issuer` does not hold what it would give.
+    """
+    now = now or utc_now()
+    key = ApiKey(
+        id=token.new_key_id(),
+        name=name.strip(),
+        kind="worker" if worker_id is not None else kind,
+        worker_id=worker_id or "",
+        namespaces=sorted(set(namespaces)),
+        scopes=sorted(set(scopes)),
+        collections=None if collections is None else sorted(set(collections)),
+        expires_at=expires_at,
+        created_at=now,
+        created_by=issuer.label[: limits.MAX_ACTOR_CHARS],
+    )
+    _check_form(key, worker_id=worker_id, now=now)
+    _check_held(key, issuer)
+    secret = token.new_token(key.id, settings.KEY_ENVIRONMENT)
+    with transaction.atomic():
+        for namespace in key.namespaces:
+            if namespace != EVERY_NAMESPACE:
+                ensure_namespace(namespace, now=now)
+        key.save(force_insert=True)
+        KeySecret.objects.create(
+            key=key, digest=token.digest(secret), pepper_version=token.PEPPER_VERSION, created_at=now
+        )
+    return IssuedKey(key=key, secret=secret.text)
+
+
+def revoke_key(key_id: str, *, by: Principal, now: datetime | None = None) -> ApiKey:
+    """Revoke the key in every process before this returns; again is no error and changes nothing.
+
+    Raises KeyNotFound, and KeyDenied where `by` holds less than the key.
+    """
+    now = now or utc_now()
+    with epoch.shared().moving(), transaction.atomic(durable=True):
+        key = ApiKey.objects.select_for_update().filter(pk=key_id).first()
+        if key is None:
+            raise KeyNotFound(f"there is no key '{key_id}'")
+        _check_held(key, by)
+        if key.revoked_at is None:
+            key.revoked_at = now
+            key.revoked_by = by.label[: limits.MAX_ACTOR_CHARS]
+            key.save(update_fields=["revoked_at", "revoked_by"])
+    return key
+
+
+def _check_form(key: ApiKey, *, worker_id: str | None, now: datetime) -> None:
+    if not 1 <= len(key.name) <= limits.MAX_NAME_CHARS or not key.name.isprintable():
+        raise KeyInvalid("name", f"a name has 1 to {limits.MAX_NAME_CHARS} printable characters")
+    if key.kind not in ApiKey.Kind.values:
+        raise KeyInvalid("kind", f"a kind is one of {', '.join(ApiKey.Kind.values)}")
+    if worker_id is not None and not _WORKER_ID.fullmatch(worker_id):
+        raise KeyInvalid("worker_id", f"a worker id has 1 to {limits.MAX_WORKER_ID_CHARS} of A-Z a-z 0-9 _ . : -")
+    if not key.scopes:
+        raise KeyInvalid("scopes", "name at least one scope")
+    unknown = sorted(set(key.scopes) - set(SCOPES))
+    if unknown:
+        raise KeyInvalid("scopes", f"there is no scope '{unknown[0]}'; there are: {' '.join(SCOPES)}")
+    if not 1 <= len(key.namespaces) <= limits.MAX_LISTED:
+        raise KeyInvalid("namespaces", f"name 1 to {limits.MAX_LISTED} namespaces, or '*' for all")
+    _check_collections(key.collections)
+    if key.expires_at is not None and key.expires_at <= now:
+        raise KeyInvalid("expires_at", "the expiry lies in the past")
+
+
+def _check_collections(collections: Sequence[str] | None) -> None:
+    if collections is None:
+        return
+    if not 1 <= len(collections) <= limits.MAX_LISTED:
+        raise KeyInvalid("collections", f"name 1 to {limits.MAX_LISTED} collections, or none to allow all")
+    for collection in collections:
+        if not _COLLECTION.fullmatch(collection):
+            raise KeyInvalid("collections", f"'{collection}' is no collection name")
+
+
+def _check_held(key: ApiKey, issuer: Principal) -> None:
+    """Hold the rule: nobody gives, or takes away, what they do not hold."""
+    if not issuer.has("keys:admin"):
+        raise KeyDenied("this needs the scope keys:admin")
+    if issuer.worker_id is not None and issuer.worker_id != key.worker_id:
+        raise KeyDenied("a worker's key acts for that worker only")
+    beyond = [scope for scope in key.scopes if not issuer.has(scope)]
+    if beyond:
+        raise KeyDenied(f"the scope {beyond[0]} is not held by who asks")
+    for namespace in key.namespaces:
+        if not issuer.may_enter(namespace):
+            raise KeyDenied(f"the namespace {namespace} is not held by who asks")
+    if issuer.collections is not None and not set(key.collections or [EVERYTHING]) <= issuer.collections:
+        raise KeyDenied("the collections are not held by who asks")

@@ -1,0 +1,109 @@
+"""Fixtures for every room: a namespace, keys, and a client that speaks JSON with a key.
+
+def test_something(api, make_key):
+    client = api(make_key(scopes=["state:read"]))
+    answer = client.get("/v1/collections")
+    assert answer.status_code == 200 and answer.json() == {...}
+"""
+
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from django.test import Client
+
+if "FELTDB_DATA_DIR" not in os.environ:
+    # Before Django reads its settings: no test ever touches the instance of whoever runs them.
+    os.environ["FELTDB_DATA_DIR"] = tempfile.mkdtemp(prefix="feltdb-test-")
+
+NAMESPACE = "test"
+
+
+class ApiClient(Client):
+    """Django's test client with a key, a namespace header and JSON bodies. Server errors come back as answers."""
+
+    def __init__(self, secret: str | None, namespace: str | None = None) -> None:
+        headers = {"Authorization": f"Bearer {secret}"} if secret else {}
+        if namespace:
+            headers["FeltDB-Namespace"] = namespace
+        super().__init__(headers=headers, raise_request_exception=False)
+
+    def call(self, method: str, path: str, body: Any = None, **extra: Any) -> Any:
+        """Send `body` as compact JSON (bytes go as they are); no body at all when None."""
+        raw = b"" if body is None else body if isinstance(body, bytes) else orjson.dumps(body)
+        content_type = extra.pop("content_type", "application/json")
+        return self.generic(method, path, raw, content_type=content_type, **extra)
+
+    def post_json(self, path: str, body: Any = None, **extra: Any) -> Any:
+        """POST `body`."""
+        return self.call("POST", path, body, **extra)
+
+    def put_json(self, path: str, body: Any = None, **extra: Any) -> Any:
+        """PUT `body`."""
+        return self.call("PUT", path, body, **extra)
+
+    def patch_json(self, path: str, body: Any = None, **extra: Any) -> Any:
+        """PATCH `body`."""
+        return self.call("PATCH", path, body, **extra)
+
+
+@pytest.fixture(autouse=True)
+def _nothing_remembered() -> Iterator[None]:
+    """Keys verified and namespaces seen in one test mean nothing in the next."""
+    from apps.keys import permissions, verify
+
+    verify.forget_all()
+    permissions.forget_all()
+    yield
+
+
+@pytest.fixture
+def data_dir(tmp_path: Path, settings: Any) -> Path:
+    """A data directory of the test's own, as `settings.DATA_DIR`."""
+    settings.DATA_DIR = tmp_path
+    return tmp_path
+
+
+@pytest.fixture
+def namespace(db: None) -> str:
+    """The name of a namespace that exists."""
+    from apps.keys.services import ensure_namespace
+
+    return ensure_namespace(NAMESPACE).name
+
+
+@pytest.fixture
+def make_key(namespace: str) -> Callable[..., Any]:
+    """A function that issues a key: `make_key(scopes=["state:read"], worker_id=..., namespaces=[...], ...)`.
+
+    Returns `IssuedKey(key, secret)`. Scopes default to `*`, the namespace to the test's own.
+    """
+    from apps.keys.principal import operator
+    from apps.keys.services import issue_key
+
+    def make(*, scopes: list[str] | None = None, namespaces: list[str] | None = None, **members: Any) -> Any:
+        return issue_key(
+            name=members.pop("name", "test key"),
+            scopes=["*"] if scopes is None else scopes,
+            namespaces=[namespace] if namespaces is None else namespaces,
+            issuer=members.pop("issuer", operator("tests")),
+            **members,
+        )
+
+    return make
+
+
+@pytest.fixture
+def api(make_key: Callable[..., Any]) -> Callable[..., ApiClient]:
+    """A function that gives a client: `api()` holds every scope, `api(key)` that key, `api(None)` none."""
+
+    def client(key: Any = ..., *, namespace: str | None = None) -> ApiClient:
+        issued = make_key() if key is ... else key
+        secret = issued if issued is None or isinstance(issued, str) else issued.secret
+        return ApiClient(secret, namespace)
+
+    return client

@@ -65,7 +65,11 @@ PORT = bounded_int("PORT", default=8000, low=1, high=65535)
 ALLOWED_HOSTS = env.list("ALLOWED_HOSTS", default=["127.0.0.1", "localhost", "[::1]"])
 CSRF_TRUSTED_ORIGINS = env.list("CSRF_TRUSTED_ORIGINS", default=[])
 
+# Django apps of your own whose `capabilities.py` the worker should run, for example FELTDB_APPS=shop,billing
+EXTRA_APPS = env.list("FELTDB_APPS", default=[])
+
 INSTALLED_APPS = [
+    *EXTRA_APPS,
     "apps.operations",
     "apps.triggers",
     "apps.workloads",

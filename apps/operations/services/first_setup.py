@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from django.db import transaction
 
 from apps.keys.models import ApiKey, Operator
+from apps.keys.principal import operator
 from apps.keys.services import ensure_namespace, issue_key
 
 DEFAULT_NAMESPACE = "default"
@@ -57,6 +58,11 @@ def prepare_instance() -> FirstSecrets:
             Operator.objects.create_superuser(FIRST_OPERATOR, password=password)
         key_secret = None
         if not ApiKey.objects.exists():
-            issued = issue_key(name=FIRST_KEY_NAME, namespaces=[DEFAULT_NAMESPACE], scopes=list(FIRST_KEY_SCOPES))
+            issued = issue_key(
+                name=FIRST_KEY_NAME,
+                namespaces=[DEFAULT_NAMESPACE],
+                scopes=FIRST_KEY_SCOPES,
+                issuer=operator("setup"),
+            )
             key_secret = issued.secret
     return FirstSecrets(operator_name=FIRST_OPERATOR, operator_password=password, key_secret=key_secret)

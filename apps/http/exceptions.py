@@ -113,7 +113,7 @@ def _drf_refusal(exception: drf.APIException) -> ApiError:
     if isinstance(exception, drf.MethodNotAllowed):
         return ApiError("METHOD_NOT_ALLOWED", str(exception.detail))
     if isinstance(exception, drf.Throttled):
-        wait = str(max(1, int(exception.wait or 1)))
+        wait = str(max(1, int(getattr(exception, "wait", None) or 1)))
         return ApiError("RATE_LIMITED", str(exception.detail), headers={"Retry-After": wait})
     codes = {
         400: "JSON_INVALID",

@@ -39,18 +39,24 @@ def read_body(request: HttpRequest, *, max_bytes: int, media_type: str = "applic
     """Return the raw body. Raises ApiError 415 for another media type or any encoding, 413 beyond `max_bytes`.
 
     A body announced too large is not read at all; one that comes in chunks is read to one byte beyond the limit.
+    No body is an empty one, whatever its media type would have been.
     """
-    _check_media_type(request, media_type)
-    announced = request.META.get("CONTENT_LENGTH") or ""
-    if announced.isascii() and announced.isdigit():
-        if int(announced) > max_bytes:
-            raise _too_large(max_bytes)
-        return request.read(int(announced))
-    if "chunked" not in request.META.get("HTTP_TRANSFER_ENCODING", "").lower():
+    announced = request.META.get("CONTENT_LENGTH") or "0"
+    length = int(announced) if announced.isascii() and announced.isdigit() else 0
+    chunked = "chunked" in request.META.get("HTTP_TRANSFER_ENCODING", "").lower()
+    if not length and not chunked:
         return b""
-    raw = _read_at_most(_chunked_stream(request), max_bytes + 1)
+    _check_media_type(request, media_type)
+    if length > max_bytes:
+        raise _too_large(max_bytes)
+    try:
+        raw = _read_at_most(_chunked_stream(request), max_bytes + 1) if chunked else request.read(length)
+    except OSError as error:
+        raise _broken_off() from error
     if len(raw) > max_bytes:
         raise _too_large(max_bytes)
+    if len(raw) < length:
+        raise _broken_off()
     return raw
 
 
@@ -83,6 +89,10 @@ def _read_at_most(stream: Any, max_bytes: int) -> bytes:
         pieces.append(piece)
         room -= len(piece)
     return b"".join(pieces)
+
+
+def _broken_off() -> ApiError:
+    return ApiError("JSON_INVALID", "The body broke off before its announced end.")
 
 
 def _too_large(max_bytes: int) -> ApiError:

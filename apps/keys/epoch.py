@@ -4,7 +4,8 @@
 
 A process may trust what it verified earlier only while the epoch is even and the same as before that verification
 began. Whoever shrinks rights makes it odd, commits, and makes it even: so from the moment the change returns no
-process answers from memory of the time before, and a process killed half way leaves memory unused, never stale.
+process answers from memory of the time before, and a process killed half way leaves memory unused, never stale,
+until the next process opens the file or the next change ends.
 """
 
 import fcntl
@@ -32,6 +33,17 @@ class Epoch:
         finally:
             os.close(descriptor)
         self._path = path
+        self._settle()
+
+    def _settle(self) -> None:
+        """Make an epoch even that a killed process left odd, unless a change is under way this moment."""
+        with open(self._path, "rb") as handle:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return
+            if self._words[0] & 1:
+                self._words[0] += 1
 
     def read(self) -> int | None:
         """Return the epoch, or None while a change is under way and nothing remembered may be used."""

@@ -13,16 +13,21 @@ _seen_namespaces: set[str] = set()
 
 
 class ScopePermission(BasePermission):
-    """Asks for the scope that the view's `scopes` table names for the method. A view without a table lets nobody in."""
+    """For DRF views that are no `KeyedView`: asks for the scope that the view's `scopes` table names for the method.
+
+    A view without a table, or a method without an entry, lets nobody in.
+    """
 
     def has_permission(self, request: Request, view: Any) -> bool:
-        """Return True, or raise ApiError FORBIDDEN with `reason` and `required_scope`."""
-        method = "GET" if request.method == "HEAD" else request.method
-        if method == "OPTIONS" or not hasattr(view, str(method).lower()):
-            return True  # answered 204 or 405, which tell nothing
-        scope = view.scopes[method]
+        """Return whether the caller holds the scope; raises ApiError FORBIDDEN with `reason` where it does not."""
+        scopes: dict[str, str | None] = getattr(view, "scopes", {})
+        method = "GET" if request.method == "HEAD" else str(request.method)
+        principal: Any = request.user
+        if method not in scopes or not isinstance(principal, Principal):
+            return False
+        scope = scopes[method]
         if scope is not None:
-            require_scope(request.user, scope)
+            require_scope(principal, scope)
         return True
 
 

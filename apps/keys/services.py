@@ -120,7 +120,7 @@ def revoke_key(key_id: str, *, by: Principal, now: datetime | None = None) -> Ap
     now = now or utc_now()
     with epoch.shared().moving(), transaction.atomic(durable=True):
         key = ApiKey.objects.select_for_update().filter(pk=key_id).first()
-        if key is None:
+        if key is None or not may_see(by, key):
             raise KeyNotFound(f"there is no key '{key_id}'")
         _check_held(key, by)
         if key.revoked_at is None:
@@ -128,6 +128,31 @@ def revoke_key(key_id: str, *, by: Principal, now: datetime | None = None) -> Ap
             key.revoked_by = by.label[: limits.MAX_ACTOR_CHARS]
             key.save(update_fields=["revoked_at", "revoked_by"])
     return key
+
+
+def get_key(key_id: str, *, reader: Principal) -> ApiKey:
+    """Return the key. Raises KeyNotFound alike for none and for one with a namespace `reader` may not see."""
+    key = ApiKey.objects.filter(pk=key_id).first()
+    if key is None or not may_see(reader, key):
+        raise KeyNotFound(f"there is no key '{key_id}'")
+    return key
+
+
+def list_keys(
+    *, reader: Principal, now: datetime, namespace: str | None = None, live_only: bool = False
+) -> list[ApiKey]:
+    """Return the keys `reader` may see, newest first: those all of whose namespaces it may enter."""
+    keys = [key for key in ApiKey.objects.order_by("-created_at", "id") if may_see(reader, key)]
+    if namespace is not None:
+        keys = [key for key in keys if namespace in key.namespaces or EVERY_NAMESPACE in key.namespaces]
+    if live_only:
+        keys = [key for key in keys if key.revoked_at is None and (key.expires_at is None or now < key.expires_at)]
+    return keys
+
+
+def may_see(reader: Principal, key: ApiKey) -> bool:
+    """Tell whether `reader` may enter every namespace of the key."""
+    return all(reader.may_enter(namespace) for namespace in key.namespaces)
 
 
 def _check_form(key: ApiKey, *, worker_id: str | None, now: datetime) -> None:

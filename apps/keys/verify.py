@@ -6,16 +6,20 @@ hosts may share, every request reads the row.
 """
 
 import hmac
+import logging
 import threading
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from django.db import connection
+from django.db import OperationalError, connection, transaction
+from django.db.models import Q
 
 from apps.keys import epoch, token
 from apps.keys.limits import LAST_USED_STEP_S, MAX_CACHED_KEYS
 from apps.keys.models import ApiKey, KeySecret
 from apps.keys.principal import Principal
+
+logger = logging.getLogger("feltdb.keys")
 
 _NO_DIGEST = bytes(32)
 _MAX_LIVE_SECRETS = 2
@@ -102,12 +106,17 @@ def principal_for(key: ApiKey) -> Principal:
 
 
 def _note_use(known: _Remembered, now: datetime) -> None:
-    """Write the time of use, at most once in `LAST_USED_STEP_S`."""
-    step = timedelta(seconds=LAST_USED_STEP_S)
-    if known.last_used_at is not None and now - known.last_used_at < step:
+    """Write the time of use, at most once in `LAST_USED_STEP_S` over all processes. A busy database only skips it."""
+    before = now - timedelta(seconds=LAST_USED_STEP_S)
+    if known.last_used_at is not None and known.last_used_at > before:
         return
     known.last_used_at = now
-    ApiKey.objects.filter(pk=known.principal.key_id).update(last_used_at=now)
+    stale = Q(last_used_at__isnull=True) | Q(last_used_at__lte=before)
+    try:
+        with transaction.atomic():
+            ApiKey.objects.filter(stale, pk=known.principal.key_id).update(last_used_at=now)
+    except OperationalError:
+        logger.info("last use of key %s not written: the database is busy", known.principal.key_id)
 
 
 def milliseconds(instant: datetime) -> int:

@@ -3,21 +3,32 @@
 from typing import Any, ClassVar
 
 from django.core.exceptions import ImproperlyConfigured
-from rest_framework.permissions import BasePermission
+from django.http import HttpRequest
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from apps.http.limits import MAX_BODY_BYTES
+from apps.http.negotiation import JSONOnly
 from apps.http.parsers import StrictJSONParser, read_json
 from apps.http.renderers import StrictJSONRenderer
 from apps.keys.authentication import KeyAuthentication
-from apps.keys.permissions import ScopePermission, namespace_of
+from apps.keys.permissions import namespace_of, require_scope
 from apps.keys.principal import Principal
 
 _METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 _WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
 _RENDERER = StrictJSONRenderer()
+_AUTHENTICATION = KeyAuthentication()
+
+
+class KeyedRequest(Request):
+    """A request that passed the door: who it comes from and which namespace it acts in."""
+
+    principal: Principal
+    namespace: str
+    request_id: str
+    _full_data: Any
 
 
 class KeyedView(APIView):
@@ -37,12 +48,9 @@ class KeyedView(APIView):
     max_body_bytes: ClassVar[int] = MAX_BODY_BYTES
 
     authentication_classes = [KeyAuthentication]
-    permission_classes: list[type[BasePermission]] = [ScopePermission]
+    permission_classes = []  # the door below asks for the scope itself
     parser_classes = [StrictJSONParser]
     renderer_classes = [StrictJSONRenderer]
-
-    principal: Principal
-    namespace: str
 
     @classmethod
     def as_view(cls, **initkwargs: Any) -> Any:
@@ -52,27 +60,33 @@ class KeyedView(APIView):
                 raise ImproperlyConfigured(f"{cls.__name__}.scopes has no entry for {method}")
         return super().as_view(**initkwargs)
 
+    def initialize_request(self, request: HttpRequest, *args: Any, **kwargs: Any) -> KeyedRequest:
+        """Return the request as the methods see it; nothing is negotiated, so nothing is prepared for it."""
+        return KeyedRequest(request, negotiator=JSONOnly())
+
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         """Hold the door in this order: key, scope, namespace, body."""
+        assert isinstance(request, KeyedRequest)  # noqa: S101 (made just above)
         request.accepted_renderer, request.accepted_media_type = _RENDERER, _RENDERER.media_type
-        self.perform_authentication(request)
-        self.check_permissions(request)
-        request.principal = request.user
-        method = str(request.method)
-        if not hasattr(self, method.lower()) or method == "OPTIONS":
-            return
+        request.principal, _ = _AUTHENTICATION.authenticate(request)
+        method = "GET" if request.method == "HEAD" else str(request.method)
+        if method not in self.scopes:
+            return  # OPTIONS, or a method that is about to be refused with 405
+        scope = self.scopes[method]
+        if scope is not None:
+            require_scope(request.principal, scope)
         if self.namespaced:
-            request.namespace = namespace_of(request.user, request.META.get("HTTP_FELTDB_NAMESPACE"))
+            request.namespace = namespace_of(request.principal, request.META.get("HTTP_FELTDB_NAMESPACE"))
         if self.reads_json and method in _WITH_BODY:
             request._full_data = self._read_body(request)
 
-    def _read_body(self, request: Request) -> Any:
+    def _read_body(self, request: KeyedRequest) -> Any:
         meta = request.META
         if self.empty_body is not None and not meta.get("HTTP_TRANSFER_ENCODING"):
             if meta.get("CONTENT_LENGTH") in (None, "", "0"):
                 return self.empty_body
         return read_json(request._request, max_bytes=self.max_body_bytes)
 
-    def options(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+    def options(self, request: Request, *args: Any, **kwargs: Any) -> Response:  # type: ignore[override]
         """Answer 204 with the methods there are."""
         return Response(status=204, headers={"Allow": ", ".join(self.allowed_methods)})

@@ -1,0 +1,62 @@
+"""What FeltDB's management commands share: `--json`, plain errors and exit codes.
+
+Exit codes: 0 done, 1 refused, 2 usage, 3 storage. With `--json` exactly one JSON document goes to standard output;
+everything a person should read goes to standard error.
+"""
+
+import sys
+from typing import Any, ClassVar, NoReturn
+
+from django.core.management.base import BaseCommand, CommandParser
+from django.db import DatabaseError, InterfaceError
+
+from apps.http import strict_json
+from feltdb_engine.errors import EngineError, StorageError
+
+REFUSED = 1
+USAGE = 2
+STORAGE = 3
+
+
+class PlainCommand(BaseCommand):
+    """A command of this project: implement `run`; raise one of `refusals`, or call `refuse`, to end with code 1."""
+
+    refusals: ClassVar[tuple[type[Exception], ...]] = ()
+    requires_system_checks = []
+
+    def run(self, **options: Any) -> None:
+        """Do the command's work."""
+        raise NotImplementedError
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Run, and turn every expected failure into plain words and its exit code."""
+        try:
+            self.run(**options)
+        except StorageError as error:
+            self.end(STORAGE, f"storage: {error}")
+        except EngineError as error:
+            self.end(REFUSED, str(error))
+        except self.refusals as error:
+            self.end(REFUSED, str(error))
+        except (DatabaseError, InterfaceError) as error:
+            self.end(STORAGE, f"the database cannot be used: {error} (has 'manage.py migrate' been run?)")
+        except OSError as error:
+            self.end(STORAGE, str(error))
+
+    def refuse(self, message: str) -> NoReturn:
+        """End with exit code 1 and the message."""
+        self.end(REFUSED, message)
+
+    def end(self, code: int, message: str) -> NoReturn:
+        """Say `message` on standard error and end with `code`."""
+        self.stderr.write(f"error: {message}")
+        sys.exit(code)
+
+    def emit(self, document: Any) -> None:
+        """Write the one JSON document to standard output."""
+        self.stdout.write(strict_json.dumps(document).decode())
+
+
+def add_json_option(parser: CommandParser) -> None:
+    """Give a (sub)command `--json`."""
+    parser.add_argument("--json", action="store_true", help="print one JSON document and nothing else")

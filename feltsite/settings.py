@@ -48,7 +48,7 @@ def secret_file(name: str) -> str:
 def bounded_int(name: str, default: int, low: int, high: int) -> int:
     """Return the whole number in environment variable `name`, refusing anything outside [low, high]."""
     try:
-        value = env.int(name, default=default)
+        value: int = env.int(name, default=default)
     except ValueError as error:
         raise ImproperlyConfigured(f"{name} must be a whole number from {low} to {high}") from error
     if not low <= value <= high:

@@ -1,10 +1,11 @@
 """Which room answers which path. Each room lists its own routes in `apps/<room>/api/urls.py`."""
 
 from django.contrib import admin
-from django.urls import URLPattern, URLResolver, path
+from django.urls import URLPattern, URLResolver, include, path
 
 urlpatterns: list[URLPattern | URLResolver] = [
     path("admin/", admin.site.urls),
+    path("v1/", include("apps.keys.api.urls")),
 ]
 
 handler400 = "apps.http.handlers.bad_request"

@@ -31,7 +31,9 @@ class Row:
     worker: str | None = None
 
 
-KEYS: list[Row] = []
+KEYS: list[Row] = [
+    Row("GET", "/v1/keys/current", scope=None, namespaced=False),
+]
 
 STATE: list[Row] = []
 

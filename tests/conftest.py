@@ -6,19 +6,12 @@ def test_something(api, make_key):
     assert answer.status_code == 200 and answer.json() == {...}
 """
 
-import os
-import tempfile
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
 from django.test import Client
-
-if "FELTDB_DATA_DIR" not in os.environ:
-    # Before Django reads its settings: no test ever touches the instance of whoever runs them.
-    os.environ["FELTDB_DATA_DIR"] = tempfile.mkdtemp(prefix="feltdb-test-")
 
 NAMESPACE = "test"
 
@@ -59,13 +52,6 @@ def _nothing_remembered() -> Iterator[None]:
     verify.forget_all()
     permissions.forget_all()
     yield
-
-
-@pytest.fixture
-def data_dir(tmp_path: Path, settings: Any) -> Path:
-    """A data directory of the test's own, as `settings.DATA_DIR`."""
-    settings.DATA_DIR = tmp_path
-    return tmp_path
 
 
 @pytest.fixture

@@ -29,3 +29,12 @@ class ApiError(Exception):
         self.details = details
         self.headers = dict(headers or {})
         self.members = members
+
+
+def authentication_required() -> ApiError:
+    """Return the one answer for no key, an unknown, wrong, revoked or expired one."""
+    return ApiError(
+        "AUTHENTICATION_REQUIRED",
+        "Send a valid key as 'Authorization: Bearer fdb_...'.",
+        headers={"WWW-Authenticate": 'Bearer realm="feltdb"'},
+    )

@@ -14,7 +14,7 @@ from rest_framework.response import Response
 from rest_framework.views import set_rollback
 
 from apps.http import envelope
-from apps.http.errors import ApiError
+from apps.http.errors import ApiError, authentication_required
 from apps.http.handlers import suspicious
 from feltdb_engine import errors as engine
 
@@ -124,15 +124,6 @@ def _drf_refusal(exception: drf.APIException) -> ApiError:
     }
     code = codes.get(exception.status_code, "INTERNAL_ERROR")
     return ApiError(code, str(exception.detail))
-
-
-def authentication_required() -> ApiError:
-    """Return the one answer for no key, an unknown, wrong, revoked or expired one."""
-    return ApiError(
-        "AUTHENTICATION_REQUIRED",
-        "Send a valid key as 'Authorization: Bearer fdb_...'.",
-        headers={"WWW-Authenticate": 'Bearer realm="feltdb"'},
-    )
 
 
 def _is_database_outage(exception: Exception) -> bool:

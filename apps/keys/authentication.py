@@ -3,7 +3,7 @@
 from rest_framework.authentication import BaseAuthentication
 from rest_framework.request import Request
 
-from apps.http.exceptions import authentication_required
+from apps.http.errors import authentication_required
 from apps.keys import services, verify
 from apps.keys.principal import Principal
 

@@ -1,0 +1,20 @@
+"""What every operation of this room is told about its caller. Not here: how it is found out (`api/base.py`)."""
+
+from dataclasses import dataclass
+
+from feltdb_engine import Actor
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Call:
+    """One request for an operation: where, by whom, when, until when, and under which transaction id.
+
+    `deadline` is in `time.monotonic()` seconds, `now_ms` milliseconds since the epoch. `transaction_id` makes a
+    write repeatable: the same id with the same request answers the first outcome again.
+    """
+
+    namespace: str
+    actor: Actor
+    now_ms: int
+    deadline: float
+    transaction_id: str | None = None

@@ -1,0 +1,378 @@
+"""Requests of this room, read from JSON bodies and query strings into frozen values.
+
+Hand-written because these are the hot routes; the serializers in `api/documents.py` only document them, and a
+test holds the two together. The reference's camelCase members and ours in snake_case are both understood.
+Not here: anything about stores or what a request does.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from django.http import QueryDict
+
+from apps.http.errors import ApiError
+from apps.state import reading
+from apps.state.limits import (
+    FEED_COLLECTIONS,
+    PAGE_DEFAULT,
+    PAGE_MAX,
+    QUERY_CONDITIONS,
+    QUERY_ORDER_FIELDS,
+    QUERY_SELECT_FIELDS,
+    TRANSACTION_ID_BYTES,
+    WAIT_MAX_S,
+)
+from apps.state.reading import ABSENT, invalid
+from feltdb_engine import Cursor, Mutation, Precondition
+from feltdb_engine.limits import MAX_MUTATIONS
+
+_FIELD_BYTES = 1024
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PageRequest:
+    """A page of a list: at most `limit` items after the opaque `cursor`."""
+
+    limit: int
+    cursor: str | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Swap:
+    """A compare-and-set: `value` is stored if the record's version is `expected_version` (0 = absent)."""
+
+    expected_version: int
+    value: dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Transaction:
+    """Several changes and what must hold for them, under an id of the client's if it gave one."""
+
+    transaction_id: str | None
+    mutations: tuple[Mutation, ...]
+    preconditions: tuple[Precondition, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Query:
+    """What to look for. `where` is the engine's tree, None for everything; `select` the paths to keep."""
+
+    collection: str
+    where: dict[str, Any] | None
+    order_by: tuple[tuple[str, str], ...]
+    limit: int
+    cursor: str | None
+    select: tuple[str, ...] | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ChangesRequest:
+    """A page of the feed after `after`, waiting up to `wait_s` seconds for one that holds something."""
+
+    after: Cursor | str
+    limit: int
+    wait_s: int
+    collections: tuple[str, ...] | None
+
+
+def page(parameters: QueryDict) -> PageRequest:
+    """Read `limit` and `cursor`."""
+    reading.known_parameters(parameters, "limit", "cursor")
+    limit = reading.query_whole(parameters, "limit", PAGE_DEFAULT, low=1, high=PAGE_MAX)
+    return PageRequest(limit=limit, cursor=parameters.get("cursor"))
+
+
+def new_record(body: Any) -> tuple[str | None, dict[str, Any]]:
+    """Read a posted record: the id it names for itself, if any, and its value without that member."""
+    value = whole_object(body)
+    if "id" not in value:
+        return None, value
+    return reading.record_id(value["id"], pointer="/id"), {name: value[name] for name in value if name != "id"}
+
+
+def named_object(body: Any, record_id: str) -> dict[str, Any]:
+    """Read the object of PUT or PATCH: an `id` in it must be the one in the path, and is not stored."""
+    value = whole_object(body)
+    if "id" not in value:
+        return value
+    if value["id"] != record_id:
+        raise invalid("The member 'id' differs from the id in the path.", pointer="/id")
+    return {name: value[name] for name in value if name != "id"}
+
+
+def whole_object(value: Any, pointer: str = "") -> dict[str, Any]:
+    """Return `value`, which must be an object."""
+    if type(value) is not dict:
+        raise invalid("A record is a JSON object.", pointer=pointer)
+    return value
+
+
+_SWAP = frozenset({"expectedVersion", "expected_version", "value"})
+
+
+def swap(body: Any) -> Swap:
+    """Read the body of a compare-and-set."""
+    members = reading.an_object(body, "", _SWAP)
+    expected = reading.one_of(members, "expectedVersion", "expected_version", "")
+    return Swap(
+        expected_version=reading.whole(expected, "/expectedVersion", low=0),
+        value=whole_object(members.get("value"), "/value"),
+    )
+
+
+_TRANSACTION = frozenset({"transactionId", "transaction_id", "operations", "preconditions", "fences"})
+
+
+def transaction(body: Any) -> Transaction:
+    """Read the body of a transaction."""
+    members = reading.an_object(body, "", _TRANSACTION)
+    named = reading.one_of(members, "transactionId", "transaction_id", "")
+    transaction_id = None
+    if named is not ABSENT:
+        transaction_id = reading.text(named, "/transactionId", max_bytes=TRANSACTION_ID_BYTES)
+    operations = reading.an_array(members.get("operations"), "/operations", at_most=MAX_MUTATIONS)
+    if not operations:
+        raise invalid("A transaction needs at least one operation.", pointer="/operations")
+    conditions = reading.an_array(members.get("preconditions", []), "/preconditions", at_most=MAX_MUTATIONS)
+    if reading.an_array(members.get("fences", []), "/fences", at_most=MAX_MUTATIONS):
+        raise invalid("Fences are not served by this version.", pointer="/fences")
+    mutations = tuple(_mutation(item, f"/operations/{at}") for at, item in enumerate(operations))
+    _refuse_twice(mutations)
+    return Transaction(
+        transaction_id=transaction_id,
+        mutations=mutations,
+        preconditions=tuple(
+            each for at, item in enumerate(conditions) for each in _preconditions(item, f"/preconditions/{at}")
+        ),
+    )
+
+
+_OPERATION = frozenset(
+    {"collection", "id", "value", "merge", "delete", "requireAbsent", "require_absent"}
+    | {"expectedVersion", "expected_version"}
+)
+
+
+def _mutation(item: Any, pointer: str) -> Mutation:
+    members = reading.an_object(item, pointer, _OPERATION)
+    collection = reading.collection_name(members.get("collection"), pointer=f"{pointer}/collection")
+    record_id = reading.record_id(members.get("id"), pointer=f"{pointer}/id")
+    must_be_absent = reading.flag(
+        reading.one_of(members, "requireAbsent", "require_absent", pointer), f"{pointer}/requireAbsent"
+    )
+    version = reading.one_of(members, "expectedVersion", "expected_version", pointer)
+    if_version = None
+    if version is not ABSENT:
+        if_version = reading.whole(version, f"{pointer}/expectedVersion", low=0)
+        if must_be_absent:
+            raise invalid("Give requireAbsent or expectedVersion, not both.", pointer=pointer)
+    deletes = reading.flag(members.get("delete", ABSENT), f"{pointer}/delete")
+    if deletes + ("value" in members) + ("merge" in members) > 1:
+        raise invalid("An operation has one of value, merge and delete.", pointer=pointer)
+    if "value" in members:
+        kind, value = ("insert" if must_be_absent else "put"), whole_object(members["value"], f"{pointer}/value")
+    elif must_be_absent:
+        raise invalid("requireAbsent goes with a value.", pointer=f"{pointer}/requireAbsent")
+    elif "merge" in members:
+        kind, value = "merge", whole_object(members["merge"], f"{pointer}/merge")
+    elif deletes or "delete" not in members:
+        kind, value = "delete", None
+    else:
+        raise invalid("An operation needs a value, a merge or delete: true.", pointer=pointer)
+    return Mutation(kind=kind, collection=collection, id=record_id, value=value, if_version=if_version)
+
+
+def _refuse_twice(mutations: tuple[Mutation, ...]) -> None:
+    seen = {(each.collection, each.id): at for at, each in enumerate(mutations)}
+    if len(seen) == len(mutations):
+        return
+    for at, each in enumerate(mutations):
+        if seen[each.collection, each.id] != at:
+            again = seen[each.collection, each.id]
+            raise invalid("A transaction changes a record once.", pointer=f"/operations/{again}")
+
+
+_PRECONDITION = frozenset(
+    {"collection", "id", "requireAbsent", "require_absent", "requirePresent", "require_present"}
+    | {"expectedVersion", "expected_version", "pointer", "equals"}
+)
+
+
+def _preconditions(item: Any, at: str) -> list[Precondition]:
+    members = reading.an_object(item, at, _PRECONDITION)
+    collection = reading.collection_name(members.get("collection"), pointer=f"{at}/collection")
+    record_id = reading.record_id(members.get("id"), pointer=f"{at}/id")
+    found: list[Precondition] = []
+    for name, alias, predicate in (
+        ("requireAbsent", "require_absent", "absent"),
+        ("requirePresent", "require_present", "present"),
+    ):
+        if reading.flag(reading.one_of(members, name, alias, at), f"{at}/{name}"):
+            found.append(Precondition(collection=collection, id=record_id, predicate=predicate))
+    version = reading.one_of(members, "expectedVersion", "expected_version", at)
+    if version is not ABSENT:
+        number = reading.whole(version, f"{at}/expectedVersion", low=0)
+        found.append(Precondition(collection=collection, id=record_id, predicate="version", version=number))
+    if ("pointer" in members) != ("equals" in members):
+        raise invalid("'pointer' and 'equals' go together.", pointer=at)
+    if "pointer" in members:
+        found.append(
+            Precondition(
+                collection=collection,
+                id=record_id,
+                predicate="equals",
+                pointer=_json_pointer(members["pointer"], f"{at}/pointer"),
+                value=members["equals"],
+            )
+        )
+    if not found:
+        raise invalid("This precondition constrains nothing.", pointer=at)
+    return found
+
+
+def _json_pointer(value: Any, at: str) -> str:
+    if type(value) is not str or (value and not value.startswith("/")):
+        raise invalid("A JSON pointer (RFC 6901) is empty or begins with '/'.", pointer=at)
+    return value
+
+
+_QUERY = frozenset({"collection", "where", "orderBy", "order_by", "limit", "cursor", "select"})
+
+
+def query(body: Any) -> Query:
+    """Read the body of a query."""
+    members = reading.an_object(body, "", _QUERY)
+    order = reading.one_of(members, "orderBy", "order_by", "")
+    limit = members.get("limit", ABSENT)
+    cursor = members.get("cursor")
+    if cursor is not None and type(cursor) is not str:
+        raise invalid("A cursor is a string.", pointer="/cursor")
+    return Query(
+        collection=reading.collection_name(members.get("collection"), pointer="/collection"),
+        where=_where(members.get("where")),
+        order_by=_order(order),
+        limit=PAGE_DEFAULT if limit is ABSENT else reading.whole(limit, "/limit", low=1, high=PAGE_MAX),
+        cursor=cursor,
+        select=_select(members.get("select")),
+    )
+
+
+def _where(value: Any) -> dict[str, Any] | None:
+    if value is None:
+        return None
+    if type(value) is list:
+        items = reading.an_array(value, "/where", at_most=QUERY_CONDITIONS)
+        return {"all": [_condition(item, f"/where/{at}") for at, item in enumerate(items)]} if items else None
+    if type(value) is dict and not value:
+        return None
+    return _condition(value, "/where")
+
+
+_SHORT_OPERATORS = {
+    "eq": "eq",
+    "ne": "ne",
+    "neq": "ne",
+    "lt": "lt",
+    "lte": "lte",
+    "gt": "gt",
+    "gte": "gte",
+    "in": "in",
+    "contains": "contains",
+    "starts_with": "starts_with",
+    "startsWith": "starts_with",
+    "exists": "exists",
+}
+
+
+def _condition(item: Any, pointer: str) -> dict[str, Any]:
+    """Return one node of the tree in the engine's form; the engine judges operators, paths and values."""
+    if type(item) is not dict:
+        raise ApiError("INVALID_QUERY", "A condition is an object.", details={"pointer": pointer})
+    for name in ("all", "any"):
+        if name in item and len(item) == 1:
+            items = reading.an_array(item[name], f"{pointer}/{name}", at_most=QUERY_CONDITIONS)
+            return {name: [_condition(each, f"{pointer}/{name}/{at}") for at, each in enumerate(items)]}
+    if "not" in item and len(item) == 1:
+        return {"not": _condition(item["not"], f"{pointer}/not")}
+    if "op" in item:
+        operator = item["op"]
+        return {**item, "op": _SHORT_OPERATORS.get(operator, operator) if type(operator) is str else operator}
+    operators = [name for name in item if name != "field"]
+    if "field" in item and len(operators) == 1 and operators[0] in _SHORT_OPERATORS:
+        return {"field": item["field"], "op": _SHORT_OPERATORS[operators[0]], "value": item[operators[0]]}
+    raise ApiError(
+        "INVALID_QUERY",
+        "A condition is {field, op, value}, {field, <one operator>: value}, {all: [...]}, {any: [...]} or {not: ...}.",
+        details={"pointer": pointer},
+    )
+
+
+_ORDER = frozenset({"field", "direction"})
+
+
+def _order(value: Any) -> tuple[tuple[str, str], ...]:
+    if value is ABSENT or value is None:
+        return ()
+    found: list[tuple[str, str]] = []
+    for at, item in enumerate(reading.an_array(value, "/orderBy", at_most=QUERY_ORDER_FIELDS)):
+        members = reading.an_object(item, f"/orderBy/{at}", _ORDER)
+        field = reading.text(members.get("field"), f"/orderBy/{at}/field", max_bytes=_FIELD_BYTES)
+        direction = members.get("direction", "asc")
+        if direction not in ("asc", "desc"):
+            raise invalid("A direction is 'asc' or 'desc'.", pointer=f"/orderBy/{at}/direction")
+        found.append((field, direction))
+    return tuple(found)
+
+
+def _select(value: Any) -> tuple[str, ...] | None:
+    if value is None:
+        return None
+    items = reading.an_array(value, "/select", at_most=QUERY_SELECT_FIELDS)
+    return tuple(reading.text(item, f"/select/{at}", max_bytes=_FIELD_BYTES) for at, item in enumerate(items))
+
+
+def changes(parameters: QueryDict) -> ChangesRequest:
+    """Read `after` (a returned cursor, `start` or `now`), `limit`, `wait` and `collections`."""
+    reading.known_parameters(parameters, "after", "limit", "wait", "collections")
+    return ChangesRequest(
+        after=_after(parameters.get("after", "start")),
+        limit=reading.query_whole(parameters, "limit", PAGE_DEFAULT, low=1, high=PAGE_MAX),
+        wait_s=reading.query_whole(parameters, "wait", 0, low=0, high=WAIT_MAX_S),
+        collections=_feed_collections(parameters),
+    )
+
+
+def _after(given: str) -> Cursor | str:
+    if given in ("start", "now"):
+        return given
+    try:
+        return Cursor.parse(given)
+    except ValueError as error:
+        raise ApiError(
+            "INVALID_CURSOR",
+            "'after' takes a cursor this feed returned, 'start' or 'now'.",
+            details={"field": "after"},
+        ) from error
+
+
+def _feed_collections(parameters: QueryDict) -> tuple[str, ...] | None:
+    if "collections" not in parameters:
+        return None
+    names = {name for given in parameters.getlist("collections") for name in given.split(",")}
+    if len(names) > FEED_COLLECTIONS:
+        raise invalid(f"At most {FEED_COLLECTIONS} collections can be named.", field="collections")
+    return tuple(sorted(reading.collection_name(name, field="collections") for name in names))
+
+
+def transaction_id(headers: Mapping[str, str]) -> str | None:
+    """Read `Idempotency-Key`: 1 to 128 printable ASCII characters, the transaction id of a single-record write."""
+    given = headers.get("Idempotency-Key")
+    if given is None:
+        return None
+    if not (1 <= len(given) <= TRANSACTION_ID_BYTES and given.isascii() and given.isprintable()):
+        raise invalid(
+            f"Idempotency-Key is 1 to {TRANSACTION_ID_BYTES} printable ASCII characters.", field="Idempotency-Key"
+        )
+    return given

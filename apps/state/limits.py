@@ -1,0 +1,34 @@
+"""Every limit of the state API, with its unit and its reason.
+
+Not here: what a record, a transaction or a page may be at most (`feltdb_engine/limits.py` holds those).
+"""
+
+# Open stores of one process. Each holds an LMDB map, a lock file and a few descriptors.
+MAX_OPEN_STORES = 256
+# A store nobody asked for during this long may be closed to make room: longer than any request may live.
+STORE_IDLE_S = 120
+
+# Pages: as the contract says, the same for every list.
+PAGE_DEFAULT = 100
+PAGE_MAX = 1000
+
+# Long poll: the longest wait a client may ask for, and how often a waiting request looks whether the
+# process is being stopped.
+WAIT_MAX_S = 30
+WAIT_SLICE_S = 1.0
+
+# Bodies. A record is at most 1 MiB; escapes and white space may double it. A transaction as the engine's.
+RECORD_BODY_BYTES = 2 * 1024 * 1024
+TRANSACTION_BODY_BYTES = 16 * 1024 * 1024
+
+# Kept by hash in the engine; long enough for any id a client composes.
+TRANSACTION_ID_BYTES = 128
+
+# A query is a small thing: more than this is a mistake or an attack.
+QUERY_CONDITIONS = 256
+QUERY_ORDER_FIELDS = 16
+QUERY_SELECT_FIELDS = 64
+
+# Collections one feed reader may name, and versions one If-Match may list.
+FEED_COLLECTIONS = 100
+ENTITY_TAGS = 32

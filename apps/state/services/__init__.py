@@ -1,0 +1,1 @@
+"""What can be done with a namespace's state, one function per operation. No HTTP here: views are thin over these."""

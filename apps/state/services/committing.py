@@ -1,0 +1,60 @@
+"""How every write of this room reaches the engine: in the caller's name, within its deadline.
+
+Not here: what the operations mean (`records.py`, `transactions.py`).
+"""
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any
+
+from apps.http.errors import ApiError
+from apps.http.strict_json import dumps
+from apps.state.calls import Call
+from feltdb_engine import CommitResult, EngineError, Mutation, Precondition, Store
+
+
+def commit(
+    opened: Store,
+    call: Call,
+    mutations: Sequence[Mutation],
+    preconditions: Sequence[Precondition] = (),
+    *,
+    payload_hash: bytes | None = None,
+) -> CommitResult:
+    """Commit as `call` says.
+
+    Raises the engine's refusals, and COMMIT_UNKNOWN (with transactionId) where the outcome is not known.
+    """
+    try:
+        return opened.commit(
+            mutations,
+            preconditions=preconditions,
+            transaction_id=call.transaction_id,
+            payload_hash=payload_hash,
+            actor=call.actor,
+            at_ms=call.now_ms,
+            deadline=call.deadline,
+        )
+    except EngineError as error:
+        if error.committed == "unknown":
+            raise commit_unknown(call.transaction_id) from error
+        raise
+
+
+def commit_unknown(transaction_id: str | None) -> ApiError:
+    """Return the refusal of a write whose outcome could not be learned in time."""
+    how = "ask for it under /v1/transactions/{id}, or send the same request again with the same id"
+    if transaction_id is None:
+        how = "read the record before writing again; a write sent with an Idempotency-Key can simply be repeated"
+    return ApiError(
+        "COMMIT_UNKNOWN",
+        f"Whether this was committed is not known yet: {how}.",
+        headers={"Retry-After": "1"},
+        committed="unknown",
+        transactionId=transaction_id,
+    )
+
+
+def payload_hash(*request: Any) -> bytes:
+    """Return the digest that tells one request under a transaction id from another."""
+    return hashlib.sha256(dumps(list(request))).digest()

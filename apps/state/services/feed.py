@@ -1,0 +1,71 @@
+"""The feed of changes, by pages and by waiting for the next one.
+
+A waiting request holds a thread. How many may wait at once in this process is bounded, and a process that is
+being stopped ends all waits at once (`stop_waiting`).
+"""
+
+import threading
+
+from django.conf import settings
+
+from apps.http.errors import ApiError
+from apps.state.calls import Call
+from apps.state.inputs import ChangesRequest
+from apps.state.limits import WAIT_SLICE_S
+from apps.state.stores import store
+from feltdb_engine import Changes, Cursor, Store
+
+_stopping = threading.Event()
+
+
+class Waiters:
+    """How many requests wait in this process, at most `limit`."""
+
+    def __init__(self, limit: int) -> None:
+        self._slots = threading.BoundedSemaphore(limit)
+
+    def __enter__(self) -> None:
+        if not self._slots.acquire(blocking=False):
+            raise ApiError(
+                "SERVICE_OVERLOADED",
+                "As many requests as may do so already wait for changes here; try again in a moment.",
+                headers={"Retry-After": "1"},
+            )
+
+    def __exit__(self, *_: object) -> None:
+        self._slots.release()
+
+
+_waiters = Waiters(settings.FEED_MAX_WAITING)
+
+
+def stop_waiting() -> None:
+    """End every wait of this process now; each answers what it has."""
+    _stopping.set()
+
+
+def changes(call: Call, wanted: ChangesRequest) -> Changes:
+    """Return the operations after a place in the feed; waits for some where the caller asks for it.
+
+    A transaction is never split over pages. Raises FEED_COMPACTED, CURSOR_UNKNOWN, CURSOR_AHEAD.
+    """
+    opened = store(call.namespace)
+    after = _start(opened, wanted.after)
+    found = opened.changes(after, limit=wanted.limit, collections=wanted.collections)
+    if found.operations or not wanted.wait_s:
+        return found
+    with _waiters:
+        until = time.monotonic() + wanted.wait_s
+        while not found.operations and not _stopping.is_set():
+            left = until - time.monotonic()
+            if left <= 0:
+                break
+            if opened.wait_for_change(found.cursor, min(left, WAIT_SLICE_S)):
+                found = opened.changes(found.cursor, limit=wanted.limit, collections=wanted.collections)
+    return found
+
+
+def _start(opened: Store, after: Cursor | str) -> Cursor:
+    if isinstance(after, Cursor):
+        return after
+    return opened.head() if after == "now" else opened.start()

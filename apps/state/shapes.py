@@ -1,0 +1,59 @@
+"""The JSON shapes of this room's answers, made from the engine's values. Not here: what they mean (`feltdb_engine/model.py`)."""
+
+from typing import Any
+
+from feltdb_engine import Actor, CommitResult, Operation, Record
+
+
+def record(found: Record) -> dict[str, Any]:
+    """Return a record as every route gives it."""
+    return {
+        "id": found.id,
+        "key": found.key,
+        "version": found.version,
+        "sequence": found.sequence,
+        "updated_at_ms": found.updated_at_ms,
+        "value": found.value,
+    }
+
+
+def operation(change: Operation) -> dict[str, Any]:
+    """Return one change as the feed gives it."""
+    return {
+        "sequence": change.sequence,
+        "instance_id": change.instance_id,
+        "transaction_id": change.transaction_id,
+        "kind": change.kind,
+        "collection": change.collection,
+        "id": change.id,
+        "key": change.key,
+        "version": change.version,
+        "previous_version": change.previous_version,
+        "value": change.value,
+        "content_hash": change.content_hash,
+        "at_ms": change.at_ms,
+        "actor": actor(change.actor),
+    }
+
+
+def actor(who: Actor) -> dict[str, str | None]:
+    """Return who caused a change; every member is there, null where there is nothing to say."""
+    return {
+        "subject": who.subject,
+        "key_id": who.key_id,
+        "request_id": who.request_id,
+        "workload_id": who.workload_id,
+        "trigger_id": who.trigger_id,
+    }
+
+
+def outcome(result: CommitResult) -> dict[str, Any]:
+    """Return what a transaction did, with the reference's member names."""
+    return {
+        "transactionId": result.transaction_id,
+        "baseRevision": result.base_revision,
+        "commitRevision": result.revision,
+        "status": "committed",
+        "duplicate": result.duplicate,
+        "operationIds": [f"operation:{result.instance_id}:{sequence}" for sequence in result.sequences],
+    }

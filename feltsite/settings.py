@@ -62,6 +62,9 @@ KEY_PEPPER = env.str("FELTDB_KEY_PEPPER", default="") or secret_file("key_pepper
 KEY_ENVIRONMENT = env.str("FELTDB_KEY_ENVIRONMENT", default="live")
 HOST = env.str("HOST", default="127.0.0.1")
 PORT = bounded_int("PORT", default=8000, low=1, high=65535)
+REQUEST_DEADLINE_MS = bounded_int("FELTDB_REQUEST_DEADLINE_MS", default=10_000, low=100, high=600_000)
+# Requests of one process that may hold a thread to wait for changes: half of its threads by default.
+FEED_MAX_WAITING = bounded_int("FELTDB_FEED_MAX_WAITING", default=8, low=1, high=10_000)
 ALLOWED_HOSTS = env.list("ALLOWED_HOSTS", default=["127.0.0.1", "localhost", "[::1]"])
 CSRF_TRUSTED_ORIGINS = env.list("CSRF_TRUSTED_ORIGINS", default=[])
 
@@ -84,6 +87,7 @@ INSTALLED_APPS = [
     "django.contrib.staticfiles",
     "rest_framework",
     "drf_spectacular",
+    "drf_spectacular_sidecar",
 ]
 
 MIDDLEWARE = [
@@ -97,6 +101,7 @@ MIDDLEWARE = [
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "apps.state.api.paths.RawPathMiddleware",
 ]
 
 ROOT_URLCONF = "feltsite.urls"
@@ -168,15 +173,19 @@ REST_FRAMEWORK = {
     "DEFAULT_RENDERER_CLASSES": ["apps.http.renderers.StrictJSONRenderer"],
     "DEFAULT_PARSER_CLASSES": ["apps.http.parsers.StrictJSONParser"],
     "DEFAULT_CONTENT_NEGOTIATION_CLASS": "apps.http.negotiation.JSONOnly",
-    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    "DEFAULT_SCHEMA_CLASS": "apps.http.openapi.RouteSchema",
     "EXCEPTION_HANDLER": "apps.http.exceptions.exception_handler",
     "UNAUTHENTICATED_USER": None,
 }
 SPECTACULAR_SETTINGS = {
     "TITLE": "FeltDB",
     "VERSION": "1",
+    "DESCRIPTION": "Durable JSON state, an ordered feed of its changes, and the work that changes call for.",
     "OAS_VERSION": "3.1.0",
     "SERVE_INCLUDE_SCHEMA": False,
+    "SCHEMA_PATH_PREFIX": "/v1",
+    "POSTPROCESSING_HOOKS": ["apps.http.openapi.add_components"],
+    "PATH_CONVERTER_OVERRIDES": {"segment": {"type": "string"}},
 }
 
 LOGGING = {

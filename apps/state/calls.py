@@ -10,7 +10,8 @@ class Call:
     """One request for an operation: where, by whom, when, until when, and under which transaction id.
 
     `deadline` is in `time.monotonic()` seconds, `now_ms` milliseconds since the epoch. `transaction_id` makes a
-    write repeatable: the same id with the same request answers the first outcome again.
+    write repeatable: the same id with the same request answers the first outcome again. `collections` are those
+    the caller's key opens, None for all.
     """
 
     namespace: str
@@ -18,3 +19,4 @@ class Call:
     now_ms: int
     deadline: float
     transaction_id: str | None = None
+    collections: frozenset[str] | None = None

@@ -25,7 +25,7 @@ from apps.state.limits import (
 )
 from apps.state.reading import ABSENT, invalid
 from feltdb_engine import Cursor, Mutation, Precondition
-from feltdb_engine.limits import MAX_MUTATIONS
+from feltdb_engine.limits import TRANSACTION_MAX_MUTATIONS
 
 _FIELD_BYTES = 1024
 
@@ -132,11 +132,11 @@ def transaction(body: Any) -> Transaction:
     transaction_id = None
     if named is not ABSENT:
         transaction_id = reading.text(named, "/transactionId", max_bytes=TRANSACTION_ID_BYTES)
-    operations = reading.an_array(members.get("operations"), "/operations", at_most=MAX_MUTATIONS)
+    operations = reading.an_array(members.get("operations"), "/operations", at_most=TRANSACTION_MAX_MUTATIONS)
     if not operations:
         raise invalid("A transaction needs at least one operation.", pointer="/operations")
-    conditions = reading.an_array(members.get("preconditions", []), "/preconditions", at_most=MAX_MUTATIONS)
-    if reading.an_array(members.get("fences", []), "/fences", at_most=MAX_MUTATIONS):
+    conditions = reading.an_array(members.get("preconditions", []), "/preconditions", at_most=TRANSACTION_MAX_MUTATIONS)
+    if reading.an_array(members.get("fences", []), "/fences", at_most=TRANSACTION_MAX_MUTATIONS):
         raise invalid("Fences are not served by this version.", pointer="/fences")
     mutations = tuple(_mutation(item, f"/operations/{at}") for at, item in enumerate(operations))
     _refuse_twice(mutations)

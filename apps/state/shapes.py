@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from apps.state.services.position import Runtime
 from feltdb_engine import Actor, CommitResult, Operation, Record
 
 
@@ -56,4 +57,27 @@ def outcome(result: CommitResult) -> dict[str, Any]:
         "status": "committed",
         "duplicate": result.duplicate,
         "operationIds": [f"operation:{result.instance_id}:{sequence}" for sequence in result.sequences],
+    }
+
+
+def runtime(found: Runtime) -> dict[str, Any]:
+    """Return what a client may want to know before it starts."""
+    health = found.health
+    return {
+        "namespace": found.namespace,
+        "instance_id": health.instance_id,
+        "store_id": health.store_id,
+        "protocol_version": 1,
+        "revision": found.head.sequence,
+        "cursor": str(found.head),
+        "floor": health.floor,
+        "storage": health.storage,
+        "durable_format": health.durable_format,
+        "features": {name: True for name in found.features},
+        "limits": {
+            "page": found.max_page,
+            "wait_s": found.max_wait_s,
+            "mutations": found.max_mutations,
+            "transaction_bytes": found.max_transaction_bytes,
+        },
     }

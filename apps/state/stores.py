@@ -15,7 +15,7 @@ from pathlib import Path
 from django.conf import settings
 
 from apps.http.errors import ApiError
-from apps.keys.models import Namespace
+from apps.keys.permissions import namespace_exists
 from apps.state.limits import MAX_OPEN_STORES, STORE_IDLE_S
 from feltdb_engine import Store
 
@@ -89,23 +89,23 @@ os.register_at_fork(after_in_child=_start_anew_in_child)
 
 
 def directory(namespace: str) -> Path:
-    """Return where the store of `namespace` lies. Raises NOT_FOUND for a name no namespace can have."""
+    """Return where the store of `namespace` lies. Raises FORBIDDEN for a name no namespace can have."""
     if not _NAME.fullmatch(namespace):
         raise unknown_namespace()
     return Path(settings.DATA_DIR) / "namespaces" / namespace
 
 
 def store(namespace: str) -> Store:
-    """Return the store of `namespace`, which must exist in the control plane. Raises NOT_FOUND otherwise."""
+    """Return the store of `namespace`, which must exist in the control plane. Raises FORBIDDEN otherwise."""
     path = directory(namespace)
-    if path not in _stores and not Namespace.objects.filter(pk=namespace).exists():
+    if path not in _stores and not namespace_exists(namespace):
         raise unknown_namespace()
     return _stores.get(path)
 
 
 def unknown_namespace() -> ApiError:
     """The one answer for a namespace that is not there or may not be seen."""
-    return ApiError("NOT_FOUND", "There is no such namespace.", details={"field": "FeltDB-Namespace"})
+    return ApiError("FORBIDDEN", "There is no such namespace for this key.", reason="NAMESPACE_DENIED")
 
 
 def close_all() -> None:

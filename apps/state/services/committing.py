@@ -7,8 +7,8 @@ import hashlib
 from collections.abc import Sequence
 from typing import Any
 
+from apps.http import canonical_json
 from apps.http.errors import ApiError
-from apps.http.strict_json import dumps
 from apps.state.calls import Call
 from feltdb_engine import CommitResult, EngineError, Mutation, Precondition, Store
 
@@ -57,4 +57,4 @@ def commit_unknown(transaction_id: str | None) -> ApiError:
 
 def payload_hash(*request: Any) -> bytes:
     """Return the digest that tells one request under a transaction id from another."""
-    return hashlib.sha256(dumps(list(request))).digest()
+    return hashlib.sha256(canonical_json.dumps(list(request))).digest()

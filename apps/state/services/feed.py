@@ -12,6 +12,7 @@ from apps.http.errors import ApiError
 from apps.state.calls import Call
 from apps.state.inputs import ChangesRequest
 from apps.state.limits import WAIT_SLICE_S
+from apps.state.services.doors import may_read
 from apps.state.stores import store
 from feltdb_engine import Changes, Cursor, Store
 
@@ -50,8 +51,8 @@ def changes(call: Call, wanted: ChangesRequest) -> Changes:
     A transaction is never split over pages. Raises FEED_COMPACTED, CURSOR_UNKNOWN, CURSOR_AHEAD.
     """
     opened = store(call.namespace)
-    after = _start(opened, wanted.after)
-    found = opened.changes(after, limit=wanted.limit, collections=wanted.collections)
+    collections = _seen_by(call, wanted.collections)
+    found = opened.changes(_start(opened, wanted.after), limit=wanted.limit, collections=collections)
     if found.operations or not wanted.wait_s:
         return found
     with _waiters:
@@ -61,7 +62,7 @@ def changes(call: Call, wanted: ChangesRequest) -> Changes:
             if left <= 0:
                 break
             if opened.wait_for_change(found.cursor, min(left, WAIT_SLICE_S)):
-                found = opened.changes(found.cursor, limit=wanted.limit, collections=wanted.collections)
+                found = opened.changes(found.cursor, limit=wanted.limit, collections=collections)
     return found
 
 
@@ -69,3 +70,12 @@ def _start(opened: Store, after: Cursor | str) -> Cursor:
     if isinstance(after, Cursor):
         return after
     return opened.head() if after == "now" else opened.start()
+
+
+def _seen_by(call: Call, asked: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    """Return the collections to show: those asked for, each of which the key must open, else all that it opens."""
+    if asked is None:
+        return None if call.collections is None else tuple(sorted(call.collections))
+    for collection in asked:
+        may_read(call, collection)
+    return asked

@@ -8,7 +8,7 @@ from apps.state.inputs import PageRequest
 from apps.state.limits import PAGE_MAX, TRANSACTION_BODY_BYTES, WAIT_MAX_S
 from apps.state.stores import store
 from feltdb_engine import CollectionInfo, Cursor, Health
-from feltdb_engine.limits import MAX_MUTATIONS
+from feltdb_engine.limits import TRANSACTION_MAX_MUTATIONS
 
 FEATURES = (
     "transactions",
@@ -42,7 +42,7 @@ class Runtime:
     features: tuple[str, ...] = FEATURES
     max_page: int = PAGE_MAX
     max_wait_s: int = WAIT_MAX_S
-    max_mutations: int = MAX_MUTATIONS
+    max_mutations: int = TRANSACTION_MAX_MUTATIONS
     max_transaction_bytes: int = TRANSACTION_BODY_BYTES
 
 
@@ -53,6 +53,8 @@ def collections(call: Call, wanted: PageRequest) -> CollectionPage:
     after = cursors.decode(bound_to, wanted.cursor)
     revision = opened.head().sequence
     every = sorted(opened.collections(), key=lambda each: each.name)
+    if call.collections is not None:
+        every = [each for each in every if each.name in call.collections]
     rest = [each for each in every if after is None or each.name > after]
     page = tuple(rest[: wanted.limit])
     last = page[-1].name if len(rest) > len(page) else None

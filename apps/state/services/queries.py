@@ -1,24 +1,25 @@
 """Queries over one collection. How they are planned and bounded is the engine's business."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from apps.http.errors import ApiError
-from apps.state import cursors, shapes
+from apps.state import cursors
 from apps.state.calls import Call
 from apps.state.inputs import Query
+from apps.state.services.doors import may_read
 from apps.state.stores import store
-from feltdb_engine import ScanLimitExceeded
+from feltdb_engine import Record, ScanLimitExceeded
 
 _MISSING = object()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Found:
-    """Records that match, as JSON and cut to the selection, how they were found, and where to go on."""
+    """Records that match, their values cut to the selection, how they were found, and where to go on."""
 
-    records: list[dict[str, Any]]
+    records: tuple[Record, ...]
     next_cursor: str | None
     exhausted: bool
     plan: Mapping[str, Any]
@@ -27,6 +28,7 @@ class Found:
 
 def run(call: Call, wanted: Query) -> Found:
     """Return one page. Raises INVALID_QUERY, INVALID_CURSOR, SCAN_LIMIT_EXCEEDED (with the cursor to go on from)."""
+    may_read(call, wanted.collection)
     opened = store(call.namespace)
     bound_to = cursors.binding("query", call.namespace, wanted.collection, wanted.where, wanted.order_by)
     revision = opened.head().sequence
@@ -44,11 +46,10 @@ def run(call: Call, wanted: Query) -> Found:
             "The query reads more than one request may; go on from next_cursor, or narrow it.",
             next_cursor=cursors.encode(bound_to, error.details.get("cursor")),
         ) from error
-    records = [shapes.record(each) for each in result.records]
+    records = result.records
     if wanted.select is not None:
         paths = [path.split(".") for path in wanted.select]
-        for each in records:
-            each["value"] = _selected(each["value"], paths)
+        records = tuple(replace(each, value=_selected(each.value, paths)) for each in records)
     return Found(
         records=records,
         next_cursor=cursors.encode(bound_to, result.next_cursor),

@@ -18,7 +18,7 @@ from apps.state.calls import Call
 from apps.state.conditions import NO_CONDITIONS, Conditions, failed
 from apps.state.inputs import PageRequest
 from apps.state.services.committing import commit, payload_hash
-from apps.state.services.system import refuse_system
+from apps.state.services.doors import may_read, may_write
 from apps.state.stores import store
 from feltdb_engine import (
     CommitResult,
@@ -62,6 +62,7 @@ class RecordPage:
 
 def read(call: Call, collection: str, record_id: str) -> Read:
     """Return the record. Raises NOT_FOUND."""
+    may_read(call, collection)
     opened = store(call.namespace)
     revision = opened.head().sequence  # before the read: the answer holds at least this much
     found = opened.get(f"{collection}:{record_id}")
@@ -72,6 +73,7 @@ def read(call: Call, collection: str, record_id: str) -> Read:
 
 def page(call: Call, collection: str, wanted: PageRequest) -> RecordPage:
     """Return a page of the collection; one that does not exist is empty. Raises INVALID_CURSOR."""
+    may_read(call, collection)
     opened = store(call.namespace)
     bound_to = cursors.binding("records", call.namespace, collection)
     revision = opened.head().sequence
@@ -83,7 +85,7 @@ def page(call: Call, collection: str, wanted: PageRequest) -> RecordPage:
 
 def create(call: Call, collection: str, record_id: str | None, value: Mapping[str, Any]) -> Written:
     """Create a record, under an id made here if none is given. Raises CONFLICT where it exists."""
-    refuse_system(collection)
+    may_write(call, collection)
     content = payload_hash("create", collection, record_id, value)
     if record_id is None:
         record_id = _new_id(call, collection)
@@ -100,7 +102,7 @@ def put(
     call: Call, collection: str, record_id: str, value: Mapping[str, Any], conditions: Conditions = NO_CONDITIONS
 ) -> Written:
     """Store the whole value, whether the record exists or not. Raises IF_MATCH_FAILED."""
-    refuse_system(collection)
+    may_write(call, collection)
     return _conditional(call, "put", collection, record_id, value, conditions)
 
 
@@ -108,13 +110,13 @@ def merge(
     call: Call, collection: str, record_id: str, patch: Mapping[str, Any], conditions: Conditions = NO_CONDITIONS
 ) -> Written:
     """Apply a merge patch (RFC 7396) in one step, whoever else writes. Raises NOT_FOUND, IF_MATCH_FAILED."""
-    refuse_system(collection)
+    may_write(call, collection)
     return _conditional(call, "merge", collection, record_id, patch, conditions)
 
 
 def delete(call: Call, collection: str, record_id: str, conditions: Conditions = NO_CONDITIONS) -> Written:
     """Remove the record. Raises NOT_FOUND, IF_MATCH_FAILED."""
-    refuse_system(collection)
+    may_write(call, collection)
     return _conditional(call, "delete", collection, record_id, None, conditions)
 
 
@@ -122,7 +124,7 @@ def compare_and_set(
     call: Call, collection: str, record_id: str, expected_version: int, value: Mapping[str, Any]
 ) -> Written:
     """Store the value if the record has this version (0 = absent). Raises VERSION_CONFLICT with currentVersion."""
-    refuse_system(collection)
+    may_write(call, collection)
     mutation = Mutation(
         kind="put", collection=collection, id=record_id, value=value, if_version=expected_version
     )

@@ -9,7 +9,7 @@ from apps.http.errors import ApiError
 from apps.state.calls import Call
 from apps.state.inputs import Transaction
 from apps.state.services.committing import commit
-from apps.state.services.system import refuse_system
+from apps.state.services.doors import may_read, may_write
 from apps.state.stores import store
 from feltdb_engine import CommitResult, IdempotencyConflict, PreconditionFailed, RecordNotFound
 
@@ -25,7 +25,9 @@ def run(call: Call, wanted: Transaction) -> CommitResult:
     engine's refusals.
     """
     for mutation in wanted.mutations:
-        refuse_system(mutation.collection)
+        may_write(call, mutation.collection)
+    for condition in wanted.preconditions:
+        may_read(call, condition.collection)
     call = replace(call, transaction_id=wanted.transaction_id or str(uuid_utils.uuid7()))
     try:
         return commit(store(call.namespace), call, wanted.mutations, wanted.preconditions)

@@ -1,0 +1,75 @@
+"""The base of this room's views: the caller as a `Call`, names from the raw path, answers as bytes.
+
+Hot routes: what DRF would negotiate or serialise is skipped; `reply` renders once. Not here: any operation.
+"""
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from django.conf import settings
+from django.http import HttpResponse
+
+from apps.http import strict_json
+from apps.keys.views import KeyedRequest, KeyedView
+from apps.state import inputs, reading
+from apps.state.api.paths import decode_segment
+from apps.state.calls import Call
+from apps.state.conditions import entity_tag
+from apps.state.limits import RECORD_BODY_BYTES
+from feltdb_engine import Actor
+
+
+class StateView(KeyedView):
+    """A view of this room."""
+
+    max_body_bytes = RECORD_BODY_BYTES
+
+    @staticmethod
+    def call(request: KeyedRequest, *, write: bool = False) -> Call:
+        """Return who asks, where, and until when. A write takes its transaction id from `Idempotency-Key`."""
+        principal = request.principal
+        return Call(
+            namespace=request.namespace,
+            actor=Actor(
+                subject=principal.label, key_id=principal.key_id or None, request_id=request._request.request_id
+            ),
+            now_ms=time.time_ns() // 1_000_000,
+            deadline=time.monotonic() + settings.REQUEST_DEADLINE_MS / 1000,
+            transaction_id=inputs.transaction_id(request.headers) if write else None,
+            collections=principal.collections,
+        )
+
+
+def names(collection: str, record: str) -> tuple[str, str]:
+    """Return collection and record id from their raw path segments."""
+    return collection_in(collection), reading.record_id(decode_segment(record, "id"), field="id")
+
+
+def collection_in(segment: str) -> str:
+    """Return the collection from its raw path segment."""
+    return reading.collection_name(decode_segment(segment, "collection"), field="collection")
+
+
+def reply(
+    data: Any = None,
+    *,
+    status: int = 200,
+    revision: int | None = None,
+    version: int | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> HttpResponse:
+    """Return `data` as JSON (no body for None) with the state's position and the record's version in the headers."""
+    answer = HttpResponse(
+        b"" if data is None else strict_json.dumps(data), status=status, content_type="application/json"
+    )
+    if data is None:
+        del answer.headers["Content-Type"]
+    if revision is not None:
+        answer.headers["FeltDB-Revision"] = str(revision)
+    if version is not None:
+        answer.headers["ETag"] = entity_tag(version)
+    if headers:
+        for name, value in headers.items():
+            answer.headers[name] = value
+    return answer

@@ -1,0 +1,208 @@
+"""The shapes of this room's bodies and answers, as JSON Schema for the OpenAPI document.
+
+`inputs.py` and `shapes.py` are the code for the same shapes; `tests/state/test_openapi.py` holds them together.
+"""
+
+from typing import Any
+
+from apps.http.openapi import add_schemas, ref
+
+Schema = dict[str, Any]
+
+COLLECTION: Schema = {
+    "type": "string",
+    "pattern": "^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$",
+    "description": "1 to 128 letters, digits, `_`, `.` and `-`, beginning with a letter, a digit or `_`.",
+}
+RECORD_ID: Schema = {
+    "type": "string",
+    "minLength": 1,
+    "maxLength": 256,
+    "description": "1 to 256 bytes of UTF-8 without control characters; not `.` or `..`.",
+}
+INTEGER: Schema = {"type": "integer", "minimum": 0}
+CURSOR: Schema = {"type": ["string", "null"], "description": "Opaque; where to go on from, null at the end."}
+VERSION: Schema = {**INTEGER, "description": "1 on the first insert, one more on every later write."}
+VALUE: Schema = {"type": "object", "additionalProperties": True, "description": "Any JSON object."}
+
+
+def _object(required: dict[str, Schema], optional: dict[str, Schema] | None = None, **more: Any) -> Schema:
+    return {
+        "type": "object",
+        "required": list(required),
+        "properties": {**required, **(optional or {})},
+        "additionalProperties": False,
+        **more,
+    }
+
+
+def _array(items: Schema, **more: Any) -> Schema:
+    return {"type": "array", "items": items, **more}
+
+
+_NULLABLE: Schema = {"type": ["string", "null"]}
+
+SCHEMAS: dict[str, Schema] = {
+    "Record": _object(
+        {
+            "id": RECORD_ID,
+            "key": {"type": "string", "description": "`collection:id`."},
+            "version": VERSION,
+            "sequence": {**INTEGER, "description": "That of the record's last write in the feed."},
+            "updated_at_ms": {**INTEGER, "description": "Milliseconds since the epoch."},
+            "value": VALUE,
+        }
+    ),
+    "RecordPage": _object({"records": _array(ref("Record")), "next_cursor": CURSOR}),
+    "CollectionPage": _object(
+        {
+            "collections": _array(_object({"name": COLLECTION, "records": INTEGER})),
+            "next_cursor": CURSOR,
+        }
+    ),
+    "NewRecord": {
+        "type": "object",
+        "properties": {"id": RECORD_ID},
+        "additionalProperties": True,
+        "description": "The record's value. A member `id` names the record and is not stored; without one the server makes a UUID.",
+    },
+    "Swap": _object(
+        {"expectedVersion": {**INTEGER, "description": "The version the record must have; 0 for none yet."}, "value": VALUE}
+    ),
+    "Swapped": _object({"updated": {"const": True}, "currentVersion": VERSION, "item": ref("Record")}),
+    "Operation": _object(
+        {
+            "sequence": INTEGER,
+            "instance_id": {"type": "string"},
+            "transaction_id": _NULLABLE,
+            "kind": {"enum": ["insert", "update", "delete"]},
+            "collection": COLLECTION,
+            "id": RECORD_ID,
+            "key": {"type": "string"},
+            "version": VERSION,
+            "previous_version": INTEGER,
+            "value": {**VALUE, "description": "The whole value after it; of a delete, the value it removed."},
+            "content_hash": {"type": "string", "description": "SHA-256 over all that the operation says."},
+            "at_ms": INTEGER,
+            "actor": ref("Actor"),
+        }
+    ),
+    "Actor": _object(
+        {
+            "subject": {**_NULLABLE, "description": "`service:...`, `worker:...` or `human:...`."},
+            "key_id": _NULLABLE,
+            "request_id": _NULLABLE,
+            "workload_id": _NULLABLE,
+            "trigger_id": _NULLABLE,
+        }
+    ),
+    "Changes": _object(
+        {
+            "operations": _array(ref("Operation")),
+            "cursor": {"type": "string", "description": "What `after` takes to go on from here."},
+            "head": {**INTEGER, "description": "The sequence of the newest durable operation."},
+            "floor": {**INTEGER, "description": "The newest sequence that is no longer kept; 0 while everything is."},
+        }
+    ),
+    "Transaction": _object(
+        {"operations": _array(ref("TransactionOperation"), minItems=1, maxItems=10_000)},
+        {
+            "transactionId": {
+                "type": "string",
+                "minLength": 1,
+                "maxLength": 128,
+                "description": "Makes the request repeatable; made by the server if left out.",
+            },
+            "preconditions": _array(ref("Precondition"), maxItems=10_000),
+            "fences": _array({}, maxItems=0),
+        },
+    ),
+    "TransactionOperation": _object(
+        {"collection": COLLECTION, "id": RECORD_ID},
+        {
+            "value": VALUE,
+            "merge": {**VALUE, "description": "A merge patch (RFC 7396) on a record that is there."},
+            "delete": {"type": "boolean", "description": "As is an operation without value and merge."},
+            "requireAbsent": {"type": "boolean"},
+            "expectedVersion": INTEGER,
+        },
+    ),
+    "Precondition": _object(
+        {"collection": COLLECTION, "id": RECORD_ID},
+        {
+            "requireAbsent": {"type": "boolean"},
+            "requirePresent": {"type": "boolean"},
+            "expectedVersion": INTEGER,
+            "pointer": {"type": "string", "description": "JSON pointer (RFC 6901) into the value, with `equals`."},
+            "equals": {"description": "What must be there; `1` and `1.0` differ."},
+        },
+    ),
+    "Outcome": _object(
+        {
+            "transactionId": _NULLABLE,
+            "baseRevision": INTEGER,
+            "commitRevision": INTEGER,
+            "status": {"const": "committed"},
+            "duplicate": {"type": "boolean", "description": "Whether this repeats an earlier answer."},
+            "operationIds": _array({"type": "string"}),
+        }
+    ),
+    "Condition": {
+        "description": "A tree of conditions. The reference's `{field, eq: value}` is understood as well.",
+        "oneOf": [
+            _object(
+                {
+                    "field": {"type": "string", "description": "A path through objects, with dots."},
+                    "op": {
+                        "enum": ["eq", "ne", "lt", "lte", "gt", "gte", "in", "contains", "starts_with", "exists"]
+                    },
+                },
+                {"value": {}},
+            ),
+            _object({"all": _array(ref("Condition"))}),
+            _object({"any": _array(ref("Condition"))}),
+            _object({"not": ref("Condition")}),
+            {"type": "object", "required": ["field"], "minProperties": 2, "maxProperties": 2},
+        ],
+    },
+    "Query": _object(
+        {"collection": COLLECTION},
+        {
+            "where": {"anyOf": [ref("Condition"), _array(ref("Condition"), maxItems=100), {"type": "null"}]},
+            "orderBy": _array(
+                _object({"field": {"type": "string"}}, {"direction": {"enum": ["asc", "desc"]}}), maxItems=8
+            ),
+            "limit": {"type": "integer", "minimum": 1, "maximum": 1000, "default": 100},
+            "cursor": {"type": ["string", "null"]},
+            "select": _array({"type": "string"}, maxItems=64, description="Paths to keep of each value."),
+        },
+    ),
+    "QueryResult": _object(
+        {
+            "records": _array(ref("Record")),
+            "next_cursor": CURSOR,
+            "exhausted": {"type": "boolean"},
+            "plan": {"type": "object", "additionalProperties": True, "description": "How the records were found."},
+        }
+    ),
+    "Revision": _object(
+        {"revision": INTEGER, "scope": {"type": "string"}, "cursor": {"type": "string"}},
+    ),
+    "Runtime": _object(
+        {
+            "namespace": {"type": "string"},
+            "instance_id": {"type": "string"},
+            "store_id": {"type": "string"},
+            "protocol_version": {"const": 1},
+            "revision": INTEGER,
+            "cursor": {"type": "string"},
+            "floor": INTEGER,
+            "storage": {"enum": ["clean", "recovered-incomplete-write", "failed", "rebuilding"]},
+            "durable_format": INTEGER,
+            "features": {"type": "object", "additionalProperties": {"type": "boolean"}},
+            "limits": {"type": "object", "additionalProperties": INTEGER},
+        }
+    ),
+}
+
+add_schemas(SCHEMAS)

@@ -126,8 +126,7 @@ def describe(
         tags=[tag],
         request={"application/json": body} if body is not None else None,
         responses={
-            status: OpenApiResponse(answer.schema, description=answer.description)
-            for status, answer in answers.items()
+            status: OpenApiResponse(answer.schema, description=answer.description) for status, answer in answers.items()
         },
         examples=examples,
         parameters=[*parameters, *headers],
@@ -190,7 +189,11 @@ class KeyScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call
 
     def get_security_definition(self, auto_schema: Any) -> dict[str, Any]:
         """Return the security scheme."""
-        return {"type": "http", "scheme": "bearer", "description": "A key, `fdb_...`, as `manage.py keys create` gives it."}
+        return {
+            "type": "http",
+            "scheme": "bearer",
+            "description": "A key, `fdb_...`, as `manage.py keys create` gives it.",
+        }
 
 
 def add_components(result: dict[str, Any], **_: Any) -> dict[str, Any]:

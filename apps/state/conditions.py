@@ -68,7 +68,7 @@ def _tags(header: str, name: str, *, weak: bool) -> Tags:
     for item in items:
         tag = _TAG.fullmatch(item)
         if tag is None:
-            raise invalid(f'{name} is \'*\' or a list of versions in quotes, such as "3".', field=name)
+            raise invalid(f"{name} is '*' or a list of versions in quotes, such as \"3\".", field=name)
         if _VERSION.fullmatch(tag[2]) and (weak or not tag[1]):
             versions.add(int(tag[2]))
     return Tags(anything=False, versions=frozenset(versions))

@@ -164,11 +164,7 @@ swap_record = describe(
     parameters=[_COLLECTION, _ID, _KEY],
     body=ref("Swap"),
     body_examples={"from version 1": {"expectedVersion": 1, "value": {**_ORDER, "status": "paid"}}},
-    answers={
-        200: Answer(
-            "Stored.", ref("Swapped"), {"updated": True, "currentVersion": 1, "item": _RECORD}, _WRITE
-        )
-    },
+    answers={200: Answer("Stored.", ref("Swapped"), {"updated": True, "currentVersion": 1, "item": _RECORD}, _WRITE)},
     errors=["VERSION_CONFLICT", *_COMMIT],
 )
 query = describe(
@@ -206,7 +202,9 @@ transact = describe(
         }
     },
     answers={
-        200: Answer("This id was committed before, with this request.", ref("Outcome"), {**_OUTCOME, "duplicate": True}),
+        200: Answer(
+            "This id was committed before, with this request.", ref("Outcome"), {**_OUTCOME, "duplicate": True}
+        ),
         201: Answer("Committed.", ref("Outcome"), _OUTCOME, _READ),
     },
     errors=["PRECONDITION_FAILED", *_COMMIT],

@@ -67,7 +67,10 @@ SCHEMAS: dict[str, Schema] = {
         "description": "The record's value. A member `id` names the record and is not stored; without one the server makes a UUID.",
     },
     "Swap": _object(
-        {"expectedVersion": {**INTEGER, "description": "The version the record must have; 0 for none yet."}, "value": VALUE}
+        {
+            "expectedVersion": {**INTEGER, "description": "The version the record must have; 0 for none yet."},
+            "value": VALUE,
+        }
     ),
     "Swapped": _object({"updated": {"const": True}, "currentVersion": VERSION, "item": ref("Record")}),
     "Operation": _object(
@@ -153,9 +156,7 @@ SCHEMAS: dict[str, Schema] = {
             _object(
                 {
                     "field": {"type": "string", "description": "A path through objects, with dots."},
-                    "op": {
-                        "enum": ["eq", "ne", "lt", "lte", "gt", "gte", "in", "contains", "starts_with", "exists"]
-                    },
+                    "op": {"enum": ["eq", "ne", "lt", "lte", "gt", "gte", "in", "contains", "starts_with", "exists"]},
                 },
                 {"value": {}},
             ),

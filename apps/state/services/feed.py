@@ -5,6 +5,7 @@ being stopped ends all waits at once (`stop_waiting`).
 """
 
 import threading
+import time
 
 from django.conf import settings
 

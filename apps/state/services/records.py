@@ -78,9 +78,7 @@ def page(call: Call, collection: str, wanted: PageRequest) -> RecordPage:
     bound_to = cursors.binding("records", call.namespace, collection)
     revision = opened.head().sequence
     found = opened.page(collection, after=cursors.decode(bound_to, wanted.cursor), limit=wanted.limit)
-    return RecordPage(
-        records=found.records, next_cursor=cursors.encode(bound_to, found.next_after), revision=revision
-    )
+    return RecordPage(records=found.records, next_cursor=cursors.encode(bound_to, found.next_after), revision=revision)
 
 
 def create(call: Call, collection: str, record_id: str | None, value: Mapping[str, Any]) -> Written:
@@ -125,9 +123,7 @@ def compare_and_set(
 ) -> Written:
     """Store the value if the record has this version (0 = absent). Raises VERSION_CONFLICT with currentVersion."""
     may_write(call, collection)
-    mutation = Mutation(
-        kind="put", collection=collection, id=record_id, value=value, if_version=expected_version
-    )
+    mutation = Mutation(kind="put", collection=collection, id=record_id, value=value, if_version=expected_version)
     try:
         return _write(call, mutation, content=payload_hash("cas", collection, record_id, value, expected_version))
     except PreconditionFailed as error:

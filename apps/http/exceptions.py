@@ -57,7 +57,8 @@ def exception_handler(exception: Exception, context: dict[str, Any]) -> Response
     """DRF's hook: every exception of a view becomes an envelope; nothing is raised further."""
     error = refusal(exception)
     if error.status >= 500 and not isinstance(exception, ApiError):
-        logger.error("%s: %s", error.code, exception, exc_info=exception)
+        unforeseen = exception if error.code == "INTERNAL_ERROR" else None
+        logger.error("%s: %s", error.code, exception, exc_info=unforeseen)
     set_rollback()
     request = context.get("request")
     answer = Response(envelope.body(error, getattr(request, "request_id", "")), status=error.status)

@@ -26,7 +26,7 @@ class Namespace(models.Model):
     class Meta:
         ordering = ["name"]
         constraints = [
-            models.CheckConstraint(condition=Q(name__regex=rf"^{NAMESPACE_PATTERN}$"), name="namespace_name_form"),
+            models.CheckConstraint(condition=Q(name__regex=rf"^{NAMESPACE_PATTERN}\Z"), name="namespace_name_form"),
         ]
 
     def __str__(self) -> str:

@@ -12,6 +12,7 @@ from apps.keys import epoch, limits, token
 from apps.keys.models import NAMESPACE_PATTERN, ApiKey, KeySecret, Namespace
 from apps.keys.principal import EVERY_NAMESPACE, Principal
 from apps.keys.scopes import EVERYTHING, SCOPES
+from apps.keys.verify import milliseconds
 
 _COLLECTION = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 _WORKER_ID = re.compile(rf"[A-Za-z0-9_.:-]{{1,{limits.MAX_WORKER_ID_CHARS}}}")
@@ -99,7 +100,7 @@ def issue_key(
         created_by=issuer.label[: limits.MAX_ACTOR_CHARS],
     )
     _check_form(key, worker_id=worker_id, now=now)
-    _check_held(key, issuer)
+    _check_may_give(key, issuer)
     secret = token.new_token(key.id, settings.KEY_ENVIRONMENT)
     with transaction.atomic():
         for namespace in key.namespaces:
@@ -184,17 +185,27 @@ def _check_collections(collections: Sequence[str] | None) -> None:
             raise KeyInvalid("collections", f"'{collection}' is no collection name")
 
 
-def _check_held(key: ApiKey, issuer: Principal) -> None:
-    """Hold the rule: nobody gives, or takes away, what they do not hold."""
-    if not issuer.has("keys:admin"):
+def _check_may_give(key: ApiKey, issuer: Principal) -> None:
+    """Hold the rule: nobody gives what they do not hold, nor for longer, nor as another than themselves."""
+    _check_held(key, issuer)
+    ends = issuer.expires_at_ms
+    if ends is not None and (key.expires_at is None or milliseconds(key.expires_at) > ends):
+        raise KeyDenied("a key cannot outlive the key it is issued by; give it an earlier expiry")
+    if key.kind == ApiKey.Kind.HUMAN and issuer.subject.kind != "Human":
+        raise KeyDenied("only a person gives a key that acts as a person")
+
+
+def _check_held(key: ApiKey, holder: Principal) -> None:
+    """Refuse unless `holder` may administer keys and holds everything the key does."""
+    if not holder.has("keys:admin"):
         raise KeyDenied("this needs the scope keys:admin")
-    if issuer.worker_id is not None and issuer.worker_id != key.worker_id:
+    if holder.subject.kind == "Worker" and holder.subject.id != key.worker_id:
         raise KeyDenied("a worker's key acts for that worker only")
-    beyond = [scope for scope in key.scopes if not issuer.has(scope)]
+    beyond = [scope for scope in key.scopes if not holder.has(scope)]
     if beyond:
         raise KeyDenied(f"the scope {beyond[0]} is not held by who asks")
     for namespace in key.namespaces:
-        if not issuer.may_enter(namespace):
+        if not holder.may_enter(namespace):
             raise KeyDenied(f"the namespace {namespace} is not held by who asks")
-    if issuer.collections is not None and not set(key.collections or [EVERYTHING]) <= issuer.collections:
+    if holder.collections is not None and not set(key.collections or [EVERYTHING]) <= holder.collections:
         raise KeyDenied("the collections are not held by who asks")

@@ -1,0 +1,224 @@
+"""What callers ask of this room and what they get: frozen values, no behaviour but their own validity.
+
+Not here: where they are kept (`models.py`), how they are carried out (`services/`), how they look as JSON (`api/`).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from apps.workloads import limits
+from apps.workloads.states import State, WhenUnreachable
+
+if TYPE_CHECKING:
+    from apps.workloads.errors import WorkloadError
+    from apps.workloads.models import Workload
+
+JSON: TypeAlias = Any
+SubjectKind: TypeAlias = Literal["human", "service", "workload", "agent", "connection", "worker"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Subject:
+    """Who asked for the work."""
+
+    kind: SubjectKind
+    id: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RetryPolicy:
+    """How often and when work is tried again. `retry_on` lists failure kinds; a lost worker is `worker_failure`."""
+
+    max_attempts: int = 3
+    initial_delay_ms: int = 1_000
+    max_delay_ms: int = 300_000
+    backoff: Literal["exponential", "fixed"] = "exponential"
+    retry_on: frozenset[str] = frozenset({"timeout", "worker_failure", "transient_connection"})
+
+    def as_json(self) -> dict[str, JSON]:
+        """Return the policy as it is stored and shown."""
+        return {**asdict(self), "retry_on": sorted(self.retry_on)}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> "RetryPolicy":
+        """Read the stored form back."""
+        return cls(**{**value, "retry_on": frozenset(value["retry_on"])})
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Timeouts:
+    """Deadlines in milliseconds; None for no deadline."""
+
+    queue_ms: int | None = None
+    claim_ms: int | None = None
+    execution_ms: int | None = None
+    heartbeat_ms: int | None = None
+    overall_ms: int | None = None
+    approval_ms: int | None = None
+
+    def as_json(self) -> dict[str, JSON]:
+        """Return the deadlines that are set."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DependsOn:
+    """Work that must have reached a state first."""
+
+    workload_id: str
+    required_state: str = State.SUCCEEDED
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CreateWorkload:
+    """A request for work. An empty `capability_snapshot` means: whoever can run `definition_id`.
+
+    `trigger` says in words where the request came from. `not_before_at_ms` is the earliest instant of the first
+    claim. `authorization_snapshot` is a grant; its subject, tenant and application must be the request's own.
+    """
+
+    namespace: str
+    definition_id: str
+    requested_by: Subject
+    idempotency_key: str
+    input: JSON = None
+    application_id: str = "default"
+    environment: str = "production"
+    definition_revision: str = "1"
+    trigger: str = "manual"
+    session_id: str = ""
+    capability_snapshot: frozenset[str] = frozenset()
+    connection_scopes: frozenset[str] = frozenset()
+    priority: int = 0
+    retry_policy: RetryPolicy = field(default_factory=RetryPolicy)
+    timeouts: Timeouts = field(default_factory=Timeouts)
+    dependencies: tuple[DependsOn, ...] = ()
+    when_unreachable: str = WhenUnreachable.DEAD_LETTER
+    not_before_at_ms: int | None = None
+    authorization_snapshot: Mapping[str, JSON] | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Admission:
+    """What became of one request: the work as it stands now, and whether this request made it.
+
+    With `conflict`, the idempotency key is known with another request and `workload` is the one it made.
+    """
+
+    workload: "Workload"
+    created: bool
+    conflict: "WorkloadError | None" = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ClaimById:
+    """A worker asks for one workload. `capabilities` None: the worker vouches for itself by naming the work."""
+
+    namespace: str
+    workload_id: str
+    worker_id: str
+    principal: str
+    lease_ms: int = limits.DEFAULT_LEASE_MS
+    capabilities: frozenset[str] | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ClaimNext:
+    """A worker asks for the next `max` workloads it can run. `definitions` None: any its capabilities allow."""
+
+    namespace: str
+    worker_id: str
+    principal: str
+    capabilities: frozenset[str]
+    definitions: frozenset[str] | None = None
+    max: int = 1
+    lease_ms: int = limits.DEFAULT_LEASE_MS
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Claim:
+    """A claim that was made: what to run, until when, and the fence every later word must name."""
+
+    namespace: str
+    workload_id: str
+    worker_id: str
+    principal: str
+    claim_id: str
+    lease_id: str
+    attempt_id: str
+    fencing_token: int
+    definition_id: str
+    definition_revision: str
+    capability_snapshot: tuple[str, ...]
+    connection_scopes: tuple[str, ...]
+    input: JSON
+    timeouts: Mapping[str, int]
+    claimed_at_ms: int
+    expires_at_ms: int
+
+    @property
+    def fence(self) -> "Fence":
+        """Return what the holder must name from now on."""
+        return Fence(
+            namespace=self.namespace,
+            workload_id=self.workload_id,
+            worker_id=self.worker_id,
+            claim_id=self.claim_id,
+            fencing_token=self.fencing_token,
+            principal=self.principal,
+        )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Fence:
+    """Which claim a worker speaks for. `principal` is who speaks; a claim is bound to whoever made it."""
+
+    namespace: str
+    workload_id: str
+    worker_id: str
+    claim_id: str
+    fencing_token: int
+    principal: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Heartbeat:
+    """The answer to a sign of life: until when the lease holds, and whether the work is to be given up."""
+
+    claim_id: str
+    fencing_token: int
+    last_heartbeat_at_ms: int
+    expires_at_ms: int
+    cancel_requested: bool
+    cancel_deadline_at_ms: int | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Completion:
+    """A success to be recorded."""
+
+    result_id: str
+    output: JSON
+    artifacts: tuple[str, ...] = ()
+    schema_version: int = 1
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Failure:
+    """A failure to be recorded. `effect` says what the attempt may have done: none, unknown, or not said."""
+
+    kind: str
+    error: str = ""
+    effect: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SweepReport:
+    """What one sweep did, by kind, as workload ids; `more` when it stopped before the end."""
+
+    recovered: Sequence[str] = ()
+    timed_out: Sequence[str] = ()
+    cancelled: Sequence[str] = ()
+    stranded: Sequence[str] = ()
+    more: bool = False

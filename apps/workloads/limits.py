@@ -1,0 +1,83 @@
+"""Every limit of the workloads room, with its unit and reason."""
+
+MAX_NAME_CHARS = 200
+"""Characters of an application, definition, revision, environment, worker or capability name."""
+
+MAX_TEXT_CHARS = 512
+"""Characters of an idempotency key, a trigger's provenance text, a session id, a result id."""
+
+MAX_REASON_CHARS = 256
+"""Characters kept of the reason an operator gives; the rest is cut."""
+
+MAX_ERROR_CHARS = 4_096
+"""Characters kept of a failure's error text; the rest is cut, so that a traceback cannot grow a row without end."""
+
+MAX_FAILURE_CHARS = MAX_ERROR_CHARS + MAX_NAME_CHARS + 2
+"""Characters of a failure as a row shows it: kind, colon, error."""
+
+MAX_INPUT_BYTES = 1024 * 1024
+MAX_OUTPUT_BYTES = 1024 * 1024
+MAX_CHECKPOINT_BYTES = 1024 * 1024
+"""Bytes of compact UTF-8 JSON. Larger data belongs into records, with its id in the input or output."""
+
+MAX_SNAPSHOT_BYTES = 64 * 1024
+"""Bytes of an authorization snapshot as compact JSON."""
+
+MAX_CAPABILITIES = 100
+"""Names in a capability snapshot, in connection scopes, in `retry_on`."""
+
+MAX_WORKER_CAPABILITIES = 1_000
+"""Names a worker may say it holds."""
+
+MAX_DEPENDENCIES = 100
+"""Workloads that one workload may wait for."""
+
+MAX_ARTIFACTS = 100
+"""References that one result may carry."""
+
+MIN_PRIORITY = -(2**31)
+MAX_PRIORITY = 2**31 - 1
+"""A signed 32-bit integer; higher goes first."""
+
+MAX_BATCH = 100
+"""Rows of one claim, admission or sweep transaction: SQLite has one writer, and nobody may hold it long."""
+
+SWEEP_BATCH_MS = 5
+"""Milliseconds after which a sweep's transaction ends, however many rows are left for the next one."""
+
+MIN_LEASE_MS = 1_000
+MAX_LEASE_MS = 3_600_000
+DEFAULT_LEASE_MS = 30_000
+"""Milliseconds of a lease: shorter ones are lost to a slow network, longer ones hide a dead worker for too long."""
+
+MAX_WAIT_MS = 30_000
+"""Milliseconds a waiting claim is held open."""
+
+MAX_ATTEMPTS = 1_000
+"""Attempts of one retry policy."""
+
+MAX_DELAY_MS = 7 * 24 * 3_600_000
+"""Milliseconds of a back-off's first delay or cap."""
+
+MAX_DEADLINE_MS = 366 * 24 * 3_600_000
+"""Milliseconds of a deadline or of how far ahead `not_before_at_ms` may lie."""
+
+MAX_HANDBACKS = 100
+"""Times work may be handed back by a draining worker without using an attempt, since it was last armed."""
+
+MAX_OPERATOR_RETRIES = 100
+"""Times an operator may arm the same workload again; beyond, it should be created anew."""
+
+DEFAULT_GRACE_MS = 30_000
+MAX_GRACE_MS = 3_600_000
+"""Milliseconds a worker has to confirm a cancellation before the work is cancelled without it."""
+
+MAX_CAS_TRIES = 5
+"""Times a transition is decided anew because another writer moved the row first."""
+
+MAX_PAGE = 1_000
+DEFAULT_PAGE = 100
+"""Rows of one page of a list."""
+
+MAX_HISTORY = 1_000
+"""Events, attempts or checkpoints one history answer carries, newest kept."""

@@ -1,0 +1,61 @@
+"""What can happen to durable work: one function per operation, each one transaction.
+
+Nothing here knows HTTP, the console or commands; all of them call these functions. `now_ms` always comes from the
+caller (`apps.workloads.clock.now_ms()`).
+"""
+
+from apps.workloads.commands import (
+    Admission,
+    Claim,
+    ClaimById,
+    ClaimNext,
+    Completion,
+    CreateWorkload,
+    DependsOn,
+    Failure,
+    Fence,
+    Heartbeat,
+    RetryPolicy,
+    Subject,
+    SweepReport,
+    Timeouts,
+)
+from apps.workloads.services.admission import Prepared, admit, admit_many, prepare
+from apps.workloads.services.claiming import claim, claim_next, namespaces_with_work
+from apps.workloads.services.control import cancel, retry
+from apps.workloads.services.holding import hand_back, heartbeat, start
+from apps.workloads.services.reporting import complete, confirm_cancel, fail
+from apps.workloads.services.sweeping import sweep
+
+__all__ = [
+    "Admission",
+    "Claim",
+    "ClaimById",
+    "ClaimNext",
+    "Completion",
+    "CreateWorkload",
+    "DependsOn",
+    "Failure",
+    "Fence",
+    "Heartbeat",
+    "Prepared",
+    "RetryPolicy",
+    "Subject",
+    "SweepReport",
+    "Timeouts",
+    "admit",
+    "admit_many",
+    "cancel",
+    "claim",
+    "claim_next",
+    "complete",
+    "confirm_cancel",
+    "fail",
+    "hand_back",
+    "heartbeat",
+    "namespaces_with_work",
+    "prepare",
+    "retry",
+    "start",
+    "sweep",
+]

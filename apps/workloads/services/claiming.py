@@ -1,0 +1,206 @@
+"""How work finds a worker: by name, or the next in order of priority, eligibility and age.
+
+The next work is looked for lane by lane (`models.Lane`): an idle look is one query over the lanes, and a claim reads
+only the heads of the lanes it takes from, however much work there is that is done, not yet eligible or for others.
+"""
+
+from collections.abc import Collection, Iterable
+from itertools import groupby
+
+from django.db import transaction
+from django.db.models import Exists, OuterRef, Q
+
+from apps.workloads import deadlines, errors, identity, limits
+from apps.workloads.commands import Claim, ClaimById, ClaimNext
+from apps.workloads.models import Attempt, Dependency, Lane, Request, Workload
+from apps.workloads.services import validation
+from apps.workloads.services.fencing import attempt_id, in_time
+from apps.workloads.services.moving import Move, deciding_anew, load
+from apps.workloads.states import AttemptStatus, State
+
+ACTOR = "claim"
+
+
+@deciding_anew
+def claim(command: ClaimById, *, now_ms: int) -> Claim:
+    """Claim one workload by its id.
+
+    Refused in this order: WORKLOAD_NOT_FOUND, WORKLOAD_TIMED_OUT (and timed out), WORKLOAD_ATTEMPTS_EXHAUSTED (and
+    buried), WORKLOAD_APPROVAL_PENDING, WORKLOAD_REJECTED, WORKLOAD_NOT_READY (also while dependencies are not met),
+    WORKLOAD_NOT_YET_ELIGIBLE, WORKLOAD_CAPABILITY_DENIED.
+    """
+    validation.lease(command.lease_ms)
+    validation.name(command.worker_id, "/worker_id", limits.MAX_NAME_CHARS)
+    row = load(command.namespace, command.workload_id)
+    if command.capabilities is not None:
+        _check_capabilities_known(command.capabilities)
+    row = in_time(row, now_ms)
+    _check_claimable(row, now_ms)
+    lane = Lane.objects.get(pk=row.lane_id)
+    if command.capabilities is not None:
+        missing = sorted(set(lane.capabilities) - command.capabilities)
+        if missing:
+            raise errors.capability_denied(missing)
+    move = _claimed(row, command.worker_id, command.principal, command.lease_ms, now_ms)
+    request = _requests([row])[row.pk]
+    with transaction.atomic():
+        move.commit_or_lose()
+        Attempt.objects.bulk_create([_attempt(move.after)])
+    return _claim(move.after, lane, request)
+
+
+@deciding_anew
+def claim_next(command: ClaimNext, *, now_ms: int) -> list[Claim]:
+    """Claim up to `max` workloads of the namespace that this worker can run, best first; none is an empty list."""
+    validation.lease(command.lease_ms)
+    validation.name(command.worker_id, "/worker_id", limits.MAX_NAME_CHARS)
+    _check_capabilities_known(command.capabilities)
+    if not 1 <= command.max <= limits.MAX_BATCH:
+        raise errors.invalid(f"must be 1 to {limits.MAX_BATCH}", pointer="/max")
+    lanes = _open_lanes(Q(namespace=command.namespace), command.capabilities, command.definitions, now_ms)
+    if not lanes:
+        return []
+    with transaction.atomic():
+        rows = _take(lanes, command.max, now_ms)
+        moves = [_claimed(row, command.worker_id, command.principal, command.lease_ms, now_ms) for row in rows]
+        claimed = [move.after for move in moves if move.commit()]
+        Attempt.objects.bulk_create([_attempt(row) for row in claimed])
+    requests = _requests(claimed)
+    by_id = {lane.pk: lane for lane in lanes}
+    return [_claim(row, by_id[row.lane_id], requests[row.pk]) for row in claimed]
+
+
+def namespaces_with_work(
+    *,
+    now_ms: int,
+    capabilities: Collection[str],
+    definitions: Collection[str] | None = None,
+    namespaces: Collection[str] | None = None,
+) -> list[str]:
+    """Return the namespaces where `claim_next` would find something now, the one with the best priority first."""
+    where = Q() if namespaces is None else Q(namespace__in=namespaces)
+    lanes = _open_lanes(where, frozenset(capabilities), definitions, now_ms)
+    return list(dict.fromkeys(lane.namespace for lane in lanes))
+
+
+def _open_lanes(where: Q, capabilities: frozenset[str], definitions: Collection[str] | None, now_ms: int) -> list[Lane]:
+    """Return the lanes this worker may take from that have claimable work, best priority first."""
+    claimable = Workload.objects.filter(
+        lane=OuterRef("pk"), state=State.READY, waiting_on=0, eligible_at_ms__lte=now_ms
+    )
+    if definitions is not None:
+        where &= Q(definition_id__in=definitions)
+    lanes = Lane.objects.filter(where).filter(Exists(claimable)).order_by("-priority", "pk")
+    return [lane for lane in lanes if capabilities.issuperset(lane.capabilities)]
+
+
+def _take(lanes: Iterable[Lane], most: int, now_ms: int) -> list[Workload]:
+    """Return the best claimable rows of the lanes, locked where the database locks rows, passing over locked ones."""
+    taken: list[Workload] = []
+    for _, equals in groupby(lanes, key=lambda lane: lane.priority):
+        heads: list[Workload] = []
+        for lane in equals:
+            ready = Workload.objects.filter(lane=lane, state=State.READY, waiting_on=0, eligible_at_ms__lte=now_ms)
+            left = most - len(taken)
+            heads += ready.order_by("eligible_at_ms", "pk").select_for_update(skip_locked=True, of=("self",))[:left]
+        heads.sort(key=lambda row: (row.eligible_at_ms, row.pk))
+        # Work whose time is up or whose budget is gone is the sweep's: it never goes to a worker.
+        good = [row for row in heads if row.budget_used < row.max_attempts and not deadlines.passed(row, now_ms)]
+        taken += good[: most - len(taken)]
+        if len(taken) >= most:
+            break
+    return taken
+
+
+def _check_capabilities_known(capabilities: frozenset[str]) -> None:
+    validation.names(capabilities, "/capabilities", limits.MAX_WORKER_CAPABILITIES)
+
+
+def _check_claimable(row: Workload, now_ms: int) -> None:
+    if row.state == State.READY and row.budget_used >= row.max_attempts:
+        _bury_exhausted(row, now_ms)
+    if row.state == State.AWAITING_APPROVAL:
+        raise errors.approval_pending()
+    if row.state == State.REJECTED:
+        raise errors.rejected()
+    if row.state != State.READY:
+        raise errors.not_ready(row.state)
+    if row.waiting_on:
+        open_ = Dependency.objects.filter(child=row, met_at_ms__isnull=True)
+        raise errors.not_ready(row.state, list(open_.values_list("parent__workload_id", flat=True)))
+    if row.eligible_at_ms > now_ms:
+        raise errors.not_yet_eligible(row.eligible_at_ms)
+
+
+def _bury_exhausted(row: Workload, now_ms: int) -> None:
+    move = Move(row, now_ms).step(
+        "bury",
+        ACTOR,
+        reason="attempt_budget_exhausted",
+        attempts_used=row.budget_used,
+        attempt_budget=row.max_attempts,
+    )
+    with transaction.atomic():
+        move.commit_or_lose()
+    raise errors.attempts_exhausted(row.budget_used, row.max_attempts)
+
+
+def _claimed(row: Workload, worker_id: str, principal: str, lease_ms: int, now_ms: int) -> Move:
+    token = row.fencing_token + 1
+    return (
+        Move(row, now_ms)
+        .step("claim", worker_id, fencing_token=token)
+        .set(
+            fencing_token=token,
+            attempt_count=row.attempt_count + 1,
+            budget_used=row.budget_used + 1,
+            worker_id=worker_id,
+            claimed_by=principal,
+            claimed_at_ms=now_ms,
+            heartbeat_at_ms=now_ms,
+            lease_expires_at_ms=now_ms + lease_ms,
+        )
+    )
+
+
+def _attempt(row: Workload) -> Attempt:
+    if row.worker_id is None or row.claimed_by is None or row.claimed_at_ms is None:
+        raise AssertionError("a claimed row carries its claim")
+    return Attempt(
+        workload_id=row.pk,
+        namespace=row.namespace,
+        number=row.attempt_count,
+        claim_id=identity.claim_id(row.workload_id, row.fencing_token, row.worker_id),
+        worker_id=row.worker_id,
+        claimed_by=row.claimed_by,
+        claimed_at_ms=row.claimed_at_ms,
+        status=AttemptStatus.CLAIMED,
+    )
+
+
+def _requests(rows: Iterable[Workload]) -> dict[int, Request]:
+    wanted = [row.pk for row in rows]
+    return {request.pk: request for request in Request.objects.filter(pk__in=wanted)} if wanted else {}
+
+
+def _claim(row: Workload, lane: Lane, request: Request) -> Claim:
+    if row.worker_id is None or row.claimed_by is None or row.claimed_at_ms is None or row.lease_expires_at_ms is None:
+        raise AssertionError("a claimed row carries its claim")
+    return Claim(
+        namespace=row.namespace,
+        workload_id=row.workload_id,
+        worker_id=row.worker_id,
+        principal=row.claimed_by,
+        claim_id=identity.claim_id(row.workload_id, row.fencing_token, row.worker_id),
+        lease_id=f"lease_{row.fencing_token}",
+        attempt_id=attempt_id(row),
+        fencing_token=row.fencing_token,
+        definition_id=row.definition_id,
+        definition_revision=request.definition_revision,
+        capability_snapshot=tuple(lane.capabilities),
+        connection_scopes=tuple(request.connection_scopes),
+        input=request.input,
+        timeouts=row.timeouts or {},
+        claimed_at_ms=row.claimed_at_ms,
+        expires_at_ms=row.lease_expires_at_ms,
+    )

@@ -1,0 +1,175 @@
+"""How a workload's row moves: decided on what was read, written only if nobody moved it meanwhile.
+
+A service reads the row, decides, and builds a `Move` outside any transaction; `Move.commit` inside one compares
+(state, fencing token, history length) and sets the new values with one filtered UPDATE, and writes the history. When
+another writer was first nothing is written and the service decides anew (`deciding_anew`).
+"""
+
+import copy
+import functools
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar
+
+from django.db import OperationalError, connection, transaction
+from django.db.models import F
+
+from apps.workloads import bell, deadlines, errors, limits
+from apps.workloads.commands import RetryPolicy
+from apps.workloads.machine import move
+from apps.workloads.models import Dependency, Event, Request, Workload
+from apps.workloads.states import CLAIMED_STATES, FINAL, REQUIRABLE, STARTED, State
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_CLAIM_FIELDS = ("worker_id", "claimed_by", "claimed_at_ms", "heartbeat_at_ms", "lease_expires_at_ms")
+_RETRYABLE_SQLSTATES = ("40001", "40P01")  # serialization failure, deadlock
+
+
+class Lost(Exception):
+    """Another writer moved the row first; nothing was written."""
+
+
+class Move:
+    """One or more transitions of one row, to be written together."""
+
+    def __init__(self, row: Workload, now_ms: int) -> None:
+        self.row = row
+        self.now_ms = now_ms
+        self.after = copy.copy(row)
+        self.events: list[Event] = []
+        self._guards: dict[str, Any] = {}
+        self._look_soon = False
+
+    def step(self, event: str, actor: str, **evidence: Any) -> "Move":
+        """Pass one row of the table. Raises WORKLOAD_TRANSITION_DENIED where there is none."""
+        row = move(self.after.state, event)
+        self.after.history_length += 1
+        self.after.state = row.target
+        self.after.updated_at_ms = self.now_ms
+        self.events.append(
+            Event(
+                workload_id=self.row.pk,
+                namespace=self.row.namespace,
+                sequence=self.after.history_length,
+                event_type=row.event_type,
+                from_state=row.source,
+                to_state=row.target,
+                actor=actor,
+                at_ms=self.now_ms,
+                evidence={name: value for name, value in evidence.items() if value is not None},
+            )
+        )
+        return self
+
+    def set(self, **values: Any) -> "Move":
+        """Set columns of the row."""
+        for name, value in values.items():
+            setattr(self.after, name, value)
+        return self
+
+    def only_if(self, **guards: Any) -> "Move":
+        """Write only if these columns still hold too (a lease that a heartbeat moves without a transition)."""
+        self._guards.update(guards)
+        return self
+
+    def look_soon(self) -> "Move":
+        """Have the sweep look at the row at once, whatever its deadlines say."""
+        self._look_soon = True
+        return self
+
+    def _changes(self) -> dict[str, Any]:
+        after = self.after
+        if after.state not in CLAIMED_STATES:
+            for name in _CLAIM_FIELDS:
+                setattr(after, name, None)
+        if after.state not in (*STARTED, State.CANCELLATION_REQUESTED):
+            after.started_at_ms = None
+        if after.state != State.CANCELLATION_REQUESTED:
+            after.cancel_deadline_at_ms = None
+        after.due_at_ms = self.now_ms if self._look_soon else deadlines.due_at_ms(after)
+        return {
+            field.attname: getattr(after, field.attname)
+            for field in Workload._meta.concrete_fields
+            if getattr(after, field.attname) != getattr(self.row, field.attname)
+        }
+
+    def commit(self) -> bool:
+        """Write, inside the caller's transaction. Returns False, having written nothing, when another was first."""
+        row = self.row
+        hit = Workload.objects.filter(
+            pk=row.pk,
+            state=row.state,
+            fencing_token=row.fencing_token,
+            history_length=row.history_length,
+            **self._guards,
+        ).update(**self._changes())
+        if not hit:
+            return False
+        Event.objects.bulk_create(self.events)
+        self._settle_dependants()
+        if self.after.state == State.READY:
+            transaction.on_commit(bell.ring, robust=True)
+        return True
+
+    def commit_or_lose(self) -> None:
+        """Write, inside the caller's transaction. Raises Lost when another was first."""
+        if not self.commit():
+            raise Lost
+
+    def _settle_dependants(self) -> None:
+        """Tell the work that waits for this: met, or to be looked at by the sweep because it never will be."""
+        state = self.after.state
+        if state not in REQUIRABLE:
+            return
+        waiting = list(Dependency.objects.filter(parent_id=self.row.pk, met_at_ms__isnull=True))
+        met = [dependency for dependency in waiting if dependency.required_state == state]
+        if met:
+            Dependency.objects.filter(pk__in=[dependency.pk for dependency in met]).update(met_at_ms=self.now_ms)
+            children = [dependency.child_id for dependency in met]
+            Workload.objects.filter(pk__in=children).update(waiting_on=F("waiting_on") - 1)
+            transaction.on_commit(bell.ring, robust=True)
+        if state in FINAL:
+            stranded = [dependency.child_id for dependency in waiting if dependency.required_state != state]
+            Workload.objects.filter(pk__in=stranded, state__in=(State.READY, State.AWAITING_APPROVAL)).update(
+                due_at_ms=self.now_ms
+            )
+
+
+def deciding_anew(service: Callable[P, R]) -> Callable[P, R]:
+    """Run the service again when another writer was first, a bounded number of times. Then WORKLOAD_CONFLICT.
+
+    A database that gave up one of two transactions that waited for each other is the same case; inside somebody
+    else's transaction it is theirs to repeat.
+    """
+
+    @functools.wraps(service)
+    def run(*args: P.args, **kwargs: P.kwargs) -> R:
+        for _ in range(limits.MAX_CAS_TRIES):
+            try:
+                return service(*args, **kwargs)
+            except Lost:
+                continue
+            except OperationalError as error:
+                if connection.in_atomic_block or _sqlstate(error) not in _RETRYABLE_SQLSTATES:
+                    raise
+        raise errors.conflict("the work")
+
+    return run
+
+
+def _sqlstate(error: OperationalError) -> str | None:
+    return getattr(error.__cause__, "sqlstate", None)
+
+
+def load(namespace: str, workload_id: str) -> Workload:
+    """Return the row. Raises WORKLOAD_NOT_FOUND, also for work of another namespace."""
+    row = Workload.objects.filter(namespace=namespace, workload_id=workload_id).first()
+    if row is None:
+        raise errors.not_found(workload_id)
+    return row
+
+
+def policy_of(row: Workload) -> RetryPolicy:
+    """Return the row's retry policy."""
+    return RetryPolicy.from_json(Request.objects.values_list("retry_policy", flat=True).get(pk=row.pk))

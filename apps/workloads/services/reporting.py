@@ -1,0 +1,161 @@
+"""How a worker ends a claim: success, failure, cancellation confirmed. The same report twice is the same answer."""
+
+from django.db import IntegrityError, transaction
+
+from apps.http import canonical_json
+from apps.workloads import errors, limits
+from apps.workloads.commands import Completion, Failure, Fence, RetryPolicy
+from apps.workloads.fields import Text
+from apps.workloads.models import Attempt, Result, Workload
+from apps.workloads.services import validation
+from apps.workloads.services.fencing import attempt_id, check_fence, decide, end_attempt, held
+from apps.workloads.services.moving import Lost, Move, deciding_anew, load, policy_of
+from apps.workloads.states import AttemptStatus, Effect, State
+
+RETRY_ACTOR = "retry"
+
+
+@deciding_anew
+def complete(fence: Fence, completion: Completion, *, now_ms: int) -> tuple[Result, bool]:
+    """Record the success. Returns the stored result and whether this report stored it.
+
+    Refused in this order: WORKLOAD_SECRET_REJECTED, WORKLOAD_INVALID, WORKLOAD_RESULT_CONFLICT or _DUPLICATE (the
+    result id is known with another report, or belongs to other work), deadline, fence, WORKLOAD_TRANSITION_DENIED.
+    """
+    validation.refuse_secrets(completion.output, "/output")
+    raw = validation.bounded_json(completion.output, "/output", limits.MAX_OUTPUT_BYTES)
+    validation.name(completion.result_id, "/result_id", limits.MAX_TEXT_CHARS)
+    if len(completion.artifacts) > limits.MAX_ARTIFACTS:
+        raise errors.invalid(f"at most {limits.MAX_ARTIFACTS} artifacts", pointer="/artifacts")
+    for artifact in completion.artifacts:
+        validation.name(artifact, "/artifacts", limits.MAX_TEXT_CHARS)
+    if not 0 <= completion.schema_version < 2**63:
+        raise errors.invalid("must be a number from 0", pointer="/schema_version")
+    output_hash = canonical_json.sha256_hex(completion.output)
+    row = load(fence.namespace, fence.workload_id)
+    stored = _replayed(row, fence, completion, output_hash)
+    if stored is not None:
+        return stored, False
+    row = held(fence, now_ms)
+    move = Move(row, now_ms).step("complete", fence.worker_id)
+    attempt = Attempt.objects.get(workload_id=row.pk, number=row.fencing_token)
+    result = Result(
+        workload=move.after,
+        attempt=attempt,
+        namespace=row.namespace,
+        result_id=completion.result_id,
+        produced_by=fence.worker_id,
+        created_at_ms=now_ms,
+        schema_version=completion.schema_version,
+        artifacts=list(completion.artifacts),
+        output_hash=output_hash,
+        output=Text(raw.decode()),
+    )
+    try:
+        with transaction.atomic():
+            move.commit_or_lose()
+            end_attempt(row, now_ms, AttemptStatus.SUCCEEDED, result_hash=output_hash)
+            result.save(force_insert=True)
+    except IntegrityError as error:
+        raise Lost from error  # another success took the result id since we looked: look again
+    result.output = completion.output
+    return result, True
+
+
+def _replayed(row: Workload, fence: Fence, completion: Completion, output_hash: str) -> Result | None:
+    """Return the stored result this report repeats, or None when its id is new."""
+    stored = (
+        Result.objects.select_related("attempt")
+        .filter(namespace=fence.namespace, result_id=completion.result_id)
+        .first()
+    )
+    if stored is None:
+        return None
+    if stored.workload_id != row.pk:
+        raise errors.result_duplicate(completion.result_id)
+    attempt = stored.attempt
+    known = (
+        attempt.worker_id,
+        attempt.claim_id,
+        attempt.number,
+        attempt.claimed_by,
+        stored.output_hash,
+        stored.artifacts,
+        stored.schema_version,
+    )
+    told = (
+        fence.worker_id,
+        fence.claim_id,
+        fence.fencing_token,
+        fence.principal,
+        output_hash,
+        list(completion.artifacts),
+        completion.schema_version,
+    )
+    if known != told:
+        raise errors.result_conflict(completion.result_id)
+    return stored
+
+
+@deciding_anew
+def fail(fence: Fence, failure: Failure, *, now_ms: int) -> Workload:
+    """Record a failure and decide: tried again after a back-off, or a dead letter. Returns the work as it stands.
+
+    `effect` unknown is judged like a lost worker, whatever the kind; not said by an attempt that never started it is
+    none. The same report again changes nothing and answers how the work stands now.
+    """
+    error = failure.error[: limits.MAX_ERROR_CHARS]
+    validation.refuse_secret_text(error, "/error")
+    validation.name(failure.kind, "/kind", limits.MAX_NAME_CHARS)
+    if failure.effect is not None and failure.effect not in list(Effect):
+        raise errors.invalid("must be none or unknown", pointer="/effect")
+    row = load(fence.namespace, fence.workload_id)
+    if _already_reported(row, fence, failure, error):
+        return row
+    row = held(fence, now_ms)
+    policy = policy_of(row)
+    effect = failure.effect or (Effect.NONE if row.state == State.CLAIMED else "")
+    move = Move(row, now_ms).step(
+        "fail", fence.worker_id, failure_kind=failure.kind, attempt_id=attempt_id(row), effect=effect or None
+    )
+    move.set(last_failure=f"{failure.kind}: {error}")
+    decide(move, _decision(row, policy, failure.kind, effect), policy, actor=RETRY_ACTOR)
+    with transaction.atomic():
+        move.commit_or_lose()
+        end_attempt(row, now_ms, AttemptStatus.FAILED, failure_kind=failure.kind, error=error, effect=effect)
+    return move.after
+
+
+def _decision(row: Workload, policy: RetryPolicy, kind: str, effect: str) -> str:
+    if effect == Effect.UNKNOWN:
+        if "worker_failure" not in policy.retry_on:
+            return "effect_unknown_not_retryable"
+    elif kind not in policy.retry_on:
+        return "failure_kind_not_retryable"
+    return "retry" if row.budget_used < row.max_attempts else "attempt_budget_exhausted"
+
+
+def _already_reported(row: Workload, fence: Fence, failure: Failure, error: str) -> bool:
+    attempt = Attempt.objects.filter(
+        workload_id=row.pk,
+        number=fence.fencing_token,
+        claim_id=fence.claim_id,
+        worker_id=fence.worker_id,
+        claimed_by=fence.principal,
+        status=AttemptStatus.FAILED,
+        failure_kind=failure.kind,
+        error=error,
+    ).first()
+    return attempt is not None and failure.effect in (None, attempt.effect)
+
+
+@deciding_anew
+def confirm_cancel(fence: Fence, *, now_ms: int) -> Workload:
+    """Say that the work was given up as asked."""
+    row = load(fence.namespace, fence.workload_id)
+    check_fence(row, fence, now_ms)
+    move = Move(row, now_ms).step("confirm_cancellation", fence.worker_id)
+    with transaction.atomic():
+        move.commit_or_lose()
+        end_attempt(row, now_ms, AttemptStatus.CANCELLED)
+    return move.after

@@ -1,0 +1,140 @@
+"""What a request for work must be, before anything is stored. Pure. The order of checks is the reference's."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from apps.http import strict_json
+from apps.workloads import errors, limits
+from apps.workloads.commands import CreateWorkload, RetryPolicy, Timeouts
+from apps.workloads.secret_patterns import find_secret, text_reason
+from apps.workloads.states import REQUIRABLE, WhenUnreachable
+
+SUBJECT_KINDS = ("human", "service", "workload", "agent", "connection", "worker")
+
+
+def check(command: CreateWorkload) -> bytes:
+    """Check a whole request and return its input as compact JSON.
+
+    Raises WORKLOAD_SECRET_REJECTED, WORKLOAD_INVALID (with the pointer of the member) or WORKLOAD_UNAUTHORIZED.
+    """
+    refuse_secrets(command.input, "/input")
+    raw = bounded_json(command.input, "/input", limits.MAX_INPUT_BYTES)
+    name(command.idempotency_key, "/idempotency_key", limits.MAX_TEXT_CHARS)
+    for member in ("definition_id", "application_id", "environment", "definition_revision"):
+        name(getattr(command, member), f"/{member}", limits.MAX_NAME_CHARS)
+    name(command.trigger, "/trigger", limits.MAX_TEXT_CHARS)
+    if len(command.session_id) > limits.MAX_TEXT_CHARS:
+        raise errors.invalid(f"at most {limits.MAX_TEXT_CHARS} characters", pointer="/session_id")
+    names(command.capability_snapshot, "/capability_snapshot", limits.MAX_CAPABILITIES)
+    names(command.connection_scopes, "/connection_scopes", limits.MAX_CAPABILITIES)
+    if not limits.MIN_PRIORITY <= command.priority <= limits.MAX_PRIORITY:
+        raise errors.invalid("a priority is a signed 32-bit integer", pointer="/priority")
+    _subject(command)
+    _retry_policy(command.retry_policy)
+    _timeouts(command.timeouts)
+    _dependencies(command)
+    if command.not_before_at_ms is not None and not 0 <= command.not_before_at_ms < 2**53:
+        raise errors.invalid("an instant is milliseconds since 1970", pointer="/not_before_at_ms")
+    _binding(command)
+    return raw
+
+
+def refuse_secrets(value: Any, pointer: str) -> None:
+    """Raise WORKLOAD_SECRET_REJECTED where something in `value` looks like a secret."""
+    finding = find_secret(value, pointer)
+    if finding is not None:
+        raise errors.secret_rejected(finding.pointer, finding.reason)
+
+
+def refuse_secret_text(text: str, pointer: str) -> None:
+    """Raise WORKLOAD_SECRET_REJECTED where the text holds a credential."""
+    reason = text_reason(text)
+    if reason is not None:
+        raise errors.secret_rejected(pointer, reason)
+
+
+def bounded_json(value: Any, pointer: str, max_bytes: int) -> bytes:
+    """Return compact JSON. Raises WORKLOAD_INVALID beyond `max_bytes` or for what JSON cannot say."""
+    try:
+        raw = strict_json.dumps(value)
+    except (TypeError, ValueError) as error:
+        raise errors.invalid(f"not a JSON value: {error}", pointer=pointer) from error
+    if len(raw) > max_bytes:
+        raise errors.invalid(f"{len(raw)} bytes of JSON; at most {max_bytes} are kept", pointer=pointer)
+    return raw
+
+
+def name(value: str, pointer: str, max_chars: int) -> None:
+    """Raise WORKLOAD_INVALID unless the text is a name: not blank, not too long, without NUL."""
+    if not value.strip() or len(value) > max_chars or "\0" in value:
+        raise errors.invalid(f"must be text of 1 to {max_chars} characters, not blank", pointer=pointer)
+
+
+def names(values: Iterable[str], pointer: str, max_count: int) -> None:
+    """Raise WORKLOAD_INVALID unless all are names and not too many."""
+    values = list(values)
+    if len(values) > max_count:
+        raise errors.invalid(f"at most {max_count} names", pointer=pointer)
+    for value in values:
+        name(value, pointer, limits.MAX_NAME_CHARS)
+
+
+def lease(lease_ms: int, pointer: str = "/lease_ms") -> None:
+    """Raise WORKLOAD_INVALID unless the lease is within its bounds."""
+    if not limits.MIN_LEASE_MS <= lease_ms <= limits.MAX_LEASE_MS:
+        raise errors.invalid(f"a lease is {limits.MIN_LEASE_MS} to {limits.MAX_LEASE_MS} milliseconds", pointer=pointer)
+
+
+def _subject(command: CreateWorkload) -> None:
+    if command.requested_by.kind not in SUBJECT_KINDS:
+        raise errors.invalid(f"must be one of {', '.join(SUBJECT_KINDS)}", pointer="/requested_by/kind")
+    name(command.requested_by.id, "/requested_by/id", limits.MAX_NAME_CHARS)
+
+
+def _retry_policy(policy: RetryPolicy) -> None:
+    if not 1 <= policy.max_attempts <= limits.MAX_ATTEMPTS:
+        raise errors.invalid(f"must be 1 to {limits.MAX_ATTEMPTS}", pointer="/retry_policy/max_attempts")
+    if policy.backoff not in ("exponential", "fixed"):
+        raise errors.invalid("must be exponential or fixed", pointer="/retry_policy/backoff")
+    for member in ("initial_delay_ms", "max_delay_ms"):
+        if not 0 <= getattr(policy, member) <= limits.MAX_DELAY_MS:
+            raise errors.invalid(f"must be 0 to {limits.MAX_DELAY_MS}", pointer=f"/retry_policy/{member}")
+    names(policy.retry_on, "/retry_policy/retry_on", limits.MAX_CAPABILITIES)
+
+
+def _timeouts(timeouts: Timeouts) -> None:
+    for member, value in timeouts.as_json().items():
+        if not 1 <= value <= limits.MAX_DEADLINE_MS:
+            raise errors.invalid(f"must be 1 to {limits.MAX_DEADLINE_MS}", pointer=f"/timeouts/{member}")
+    if timeouts.approval_ms is not None:
+        raise errors.invalid("needs an approval policy", pointer="/timeouts/approval_ms")
+
+
+def _dependencies(command: CreateWorkload) -> None:
+    if len(command.dependencies) > limits.MAX_DEPENDENCIES:
+        raise errors.invalid(f"at most {limits.MAX_DEPENDENCIES} dependencies", pointer="/dependencies")
+    if len({need.workload_id for need in command.dependencies}) != len(command.dependencies):
+        raise errors.invalid("names the same workload twice", pointer="/dependencies")
+    for index, need in enumerate(command.dependencies):
+        if need.required_state not in REQUIRABLE:
+            raise errors.invalid(
+                f"must be one of {', '.join(REQUIRABLE)}", pointer=f"/dependencies/{index}/required_state"
+            )
+    if command.when_unreachable not in list(WhenUnreachable):
+        raise errors.invalid(f"must be one of {', '.join(WhenUnreachable)}", pointer="/when_unreachable")
+
+
+def _binding(command: CreateWorkload) -> None:
+    """A grant travels only with the request of its own subject, tenant and application."""
+    snapshot = command.authorization_snapshot
+    if snapshot is None:
+        return
+    bounded_json(snapshot, "/authorization_snapshot", limits.MAX_SNAPSHOT_BYTES)
+    grant = snapshot.get("grant", snapshot)
+    if not isinstance(grant, Mapping):
+        raise errors.unauthorized("the authorization snapshot holds no grant")
+    subject = {"kind": command.requested_by.kind, "id": command.requested_by.id}
+    if grant.get("subject") != subject:
+        raise errors.unauthorized("the authorization snapshot's subject is not who asks for the work")
+    if (grant.get("tenant_id"), grant.get("application_id")) != (command.namespace, command.application_id):
+        raise errors.unauthorized("the authorization snapshot is for another tenant or application")

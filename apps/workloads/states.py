@@ -1,0 +1,79 @@
+"""The closed vocabulary of durable work: states, attempt statuses, failure effects, deadlines. No behaviour."""
+
+from enum import StrEnum
+
+
+class State(StrEnum):
+    """The fourteen states. CREATED, RECOVERING, FAILED and TIMED_OUT are passed through, never rested in."""
+
+    CREATED = "CREATED"
+    READY = "READY"
+    CLAIMED = "CLAIMED"
+    RUNNING = "RUNNING"
+    CHECKPOINTED = "CHECKPOINTED"
+    RECOVERING = "RECOVERING"
+    CANCELLATION_REQUESTED = "CANCELLATION_REQUESTED"
+    SUCCEEDED = "SUCCEEDED"
+    FAILED = "FAILED"
+    CANCELLED = "CANCELLED"
+    TIMED_OUT = "TIMED_OUT"
+    DEAD_LETTER = "DEAD_LETTER"
+    AWAITING_APPROVAL = "AWAITING_APPROVAL"
+    REJECTED = "REJECTED"
+
+
+ACTIVE = (State.CLAIMED, State.RUNNING, State.CHECKPOINTED)
+"""A worker holds the work and may report on it."""
+
+CLAIMED_STATES = (*ACTIVE, State.CANCELLATION_REQUESTED)
+"""A worker holds a claim: exactly these states carry claim fields."""
+
+STARTED = (State.RUNNING, State.CHECKPOINTED)
+"""The current attempt has begun: exactly these states (and a cancellation request on them) carry a start instant."""
+
+FINAL = (State.SUCCEEDED, State.CANCELLED, State.REJECTED)
+"""Nothing leaves these."""
+
+RESTING = (
+    State.READY,
+    *CLAIMED_STATES,
+    *FINAL,
+    State.DEAD_LETTER,
+    State.AWAITING_APPROVAL,
+)
+"""The states a stored workload can be found in."""
+
+
+class AttemptStatus(StrEnum):
+    """What became of one claim."""
+
+    CLAIMED = "CLAIMED"
+    RUNNING = "RUNNING"
+    CHECKPOINTED = "CHECKPOINTED"
+    SUCCEEDED = "SUCCEEDED"
+    FAILED = "FAILED"
+    TIMED_OUT = "TIMED_OUT"
+    CANCELLED = "CANCELLED"
+    WORKER_LOST = "WORKER_LOST"
+
+
+OPEN_ATTEMPT = (AttemptStatus.CLAIMED, AttemptStatus.RUNNING, AttemptStatus.CHECKPOINTED)
+"""Statuses of an attempt that has not ended."""
+
+
+class Effect(StrEnum):
+    """What a failed attempt may have done to the world."""
+
+    NONE = "none"
+    UNKNOWN = "unknown"
+
+
+class WhenUnreachable(StrEnum):
+    """What happens to work whose dependency can no longer be met."""
+
+    DEAD_LETTER = "dead_letter"
+    CANCEL = "cancel"
+
+
+REQUIRABLE = (State.SUCCEEDED, State.CANCELLED, State.REJECTED, State.DEAD_LETTER)
+"""States one workload may require of another: those that stand still."""

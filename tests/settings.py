@@ -26,3 +26,4 @@ if os.environ.get("FELTDB_TEST_DATABASE") == "postgres":
 from feltsite.settings import *  # noqa: E402, F403
 
 ALLOWED_HOSTS = ["testserver", "127.0.0.1", "localhost"]
+PASSWORD_HASHERS = ["tests.hashers.CheapArgon2"]

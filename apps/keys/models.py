@@ -3,6 +3,8 @@
 Not here: how a key is issued or revoked (`services.py`) and how it is verified (`verify.py`).
 """
 
+from datetime import datetime
+
 from django.contrib.auth.models import AbstractUser
 from django.core.validators import RegexValidator
 from django.db import models
@@ -79,6 +81,12 @@ class ApiKey(models.Model):
 
     def __str__(self) -> str:
         return f"{self.name} ({self.id})"
+
+    def state(self, now: datetime) -> str:
+        """Return revoked, expired (`now` at or after the expiry) or live."""
+        if self.revoked_at is not None:
+            return "revoked"
+        return "expired" if self.expires_at is not None and now >= self.expires_at else "live"
 
 
 class KeySecret(models.Model):

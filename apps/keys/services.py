@@ -147,7 +147,7 @@ def list_keys(
     if namespace is not None:
         keys = [key for key in keys if namespace in key.namespaces or EVERY_NAMESPACE in key.namespaces]
     if live_only:
-        keys = [key for key in keys if key.revoked_at is None and (key.expires_at is None or now < key.expires_at)]
+        keys = [key for key in keys if key.state(now) == "live"]
     return keys
 
 

@@ -128,7 +128,9 @@ class Command(PlainCommand):
             self.emit({"keys": [shapes.summary(key) for key in keys], "next_cursor": None})
             return
         for key in keys:
-            self.stdout.write(f"{key.id}  {_state(key):<8}  {','.join(key.namespaces):<16}  {key.name}")
+            self.stdout.write(
+                f"{key.id}  {key.state(services.utc_now()):<8}  {','.join(key.namespaces):<16}  {key.name}"
+            )
         if not keys:
             self.stderr.write("no keys; make one with: manage.py keys create --name NAME --scope state:read")
 
@@ -147,7 +149,7 @@ class Command(PlainCommand):
         lines = {
             "id": key.id,
             "name": key.name,
-            "state": _state(key),
+            "state": key.state(services.utc_now()),
             "acts as": f"worker {key.worker_id}" if key.worker_id else key.kind,
             "namespaces": " ".join(key.namespaces),
             "scopes": " ".join(key.scopes),
@@ -162,14 +164,6 @@ class Command(PlainCommand):
 
 def _split(values: list[str] | None) -> list[str]:
     return [part.strip() for value in values or [] for part in value.split(",") if part.strip()]
-
-
-def _state(key: ApiKey) -> str:
-    if key.revoked_at is not None:
-        return "revoked"
-    if key.expires_at is not None and services.utc_now() >= key.expires_at:
-        return "expired"
-    return "live"
 
 
 def _duration(text: str) -> timedelta:

@@ -95,12 +95,12 @@ MIDDLEWARE = [
     "apps.http.middleware.JSONErrorsMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
-    "django.contrib.sessions.middleware.SessionMiddleware",
+    "apps.http.console.ConsoleSession",
     "django.middleware.common.CommonMiddleware",
-    "django.middleware.csrf.CsrfViewMiddleware",
-    "django.contrib.auth.middleware.AuthenticationMiddleware",
-    "django.contrib.messages.middleware.MessageMiddleware",
-    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "apps.http.console.ConsoleCsrf",
+    "apps.http.console.ConsoleAuthentication",
+    "apps.http.console.ConsoleMessages",
+    "apps.http.console.ConsoleFrames",
     "apps.state.api.paths.RawPathMiddleware",
 ]
 

@@ -8,15 +8,15 @@ from django.http.response import HttpResponseBase
 from django.views import defaults
 
 from apps.http import envelope
+from apps.http.console import is_console
 from apps.http.errors import ApiError
-from apps.http.middleware import CONSOLE_PREFIX
 
 logger = logging.getLogger("feltdb.http")
 
 
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponseBase:
     """Answer 400 for Django's own suspicion (host, cookies, headers), 413 for a body over Django's own limit."""
-    if request.path_info.startswith(CONSOLE_PREFIX):
+    if is_console(request):
         return defaults.bad_request(request, exception)
     return envelope.response(request, suspicious(exception))
 
@@ -34,20 +34,20 @@ def suspicious(exception: Exception) -> ApiError:
 
 def permission_denied(request: HttpRequest, exception: Exception) -> HttpResponseBase:
     """Answer 403."""
-    if request.path_info.startswith(CONSOLE_PREFIX):
+    if is_console(request):
         return defaults.permission_denied(request, exception)
     return envelope.response(request, ApiError("FORBIDDEN", "This is not allowed."))
 
 
 def not_found(request: HttpRequest, exception: Exception) -> HttpResponseBase:
     """Answer 404 for a path no room owns."""
-    if request.path_info.startswith(CONSOLE_PREFIX):
+    if is_console(request):
         return defaults.page_not_found(request, exception)
     return envelope.response(request, ApiError("NOT_FOUND", "There is nothing at this path."))
 
 
 def server_error(request: HttpRequest) -> HttpResponseBase:
     """Answer 500; Django has logged the exception already."""
-    if request.path_info.startswith(CONSOLE_PREFIX):
+    if is_console(request):
         return defaults.server_error(request)
     return envelope.response(request, ApiError("INTERNAL_ERROR", "The server failed; its log has the reason."))

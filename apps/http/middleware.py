@@ -9,10 +9,9 @@ from django.http.response import HttpResponseBase
 
 from apps.http import envelope
 from apps.http.codes import BY_STATUS, CODES
+from apps.http.console import is_console
 from apps.http.errors import ApiError
 from apps.http.limits import MAX_REQUEST_ID_CHARS
-
-CONSOLE_PREFIX = "/admin/"
 
 _REQUEST_ID = re.compile(rf"[A-Za-z0-9._:-]{{1,{MAX_REQUEST_ID_CHARS}}}")
 
@@ -50,7 +49,7 @@ class JSONErrorsMiddleware:
         answer = self.get_response(request)
         if answer.status_code < 400 or answer.headers.get("Content-Type", "").startswith("application/json"):
             return answer
-        if request.path_info.startswith(CONSOLE_PREFIX):
+        if is_console(request):
             return answer
         return _as_envelope(request, answer)
 

@@ -108,7 +108,7 @@ def issue_key(
                 ensure_namespace(namespace, now=now)
         key.save(force_insert=True)
         KeySecret.objects.create(
-            key=key, digest=token.digest(secret), pepper_version=token.PEPPER_VERSION, created_at=now
+            key=key, digest=token.digest(secret.text), pepper_version=token.PEPPER_VERSION, created_at=now
         )
     return IssuedKey(key=key, secret=secret.text)
 

@@ -62,12 +62,12 @@ def parse(text: str) -> Token | None:
     return Token(key_id=match.group(2), text=text)
 
 
-def digest(token: Token, pepper_version: int = PEPPER_VERSION) -> bytes:
-    """Return the 32 bytes kept at rest: HMAC-SHA-256 of the whole token under that version of the pepper.
+def digest(text: str, pepper_version: int = PEPPER_VERSION) -> bytes:
+    """Return the 32 bytes kept at rest: HMAC-SHA-256 of the whole token's text under that version of the pepper.
 
     Raises KeyError for a pepper this instance does not have.
     """
-    return hmac.digest(_pepper(pepper_version), token.text.encode("ascii"), hashlib.sha256)
+    return hmac.digest(_pepper(pepper_version), text.encode("utf-8", "surrogateescape"), hashlib.sha256)
 
 
 def _pepper(version: int) -> bytes:

@@ -39,14 +39,12 @@ _turn = threading.Lock()
 
 def principal_of(text: str, *, now: datetime) -> Principal | None:
     """Return whom the bearer token `text` authenticates at `now`, or None: unknown, wrong, revoked or expired."""
-    given = token.parse(text)
-    if given is None:
-        return None
     current = epoch.shared().read() if connection.vendor == "sqlite" else None
-    digest = token.digest(given)
+    digest = token.digest(text)
     known = _remembered.get(digest)
     if known is None or known.epoch != current or _ended(known.ends_at, now):
-        known = _look_up(given, digest, now=now, current=current)
+        given = token.parse(text)
+        known = None if given is None else _look_up(given, digest, now=now, current=current)
     if known is None:
         return None
     _note_use(known, now)
@@ -85,7 +83,7 @@ def _digest_for(row: KeySecret | None, given: token.Token, digest: bytes) -> byt
     """Return the digest to compare a row with: under the row's own pepper where that is another version."""
     if row is None or row.pepper_version == token.PEPPER_VERSION:
         return digest
-    return token.digest(given, row.pepper_version)
+    return token.digest(given.text, row.pepper_version)
 
 
 def _ended(ends_at: datetime | None, now: datetime) -> bool:

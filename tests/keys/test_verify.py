@@ -134,7 +134,7 @@ def test_an_old_secret_holds_until_its_grace_ends_beside_the_new_one(make_key: C
     KeySecret.objects.filter(key=issued.key).update(ends_at=IN_AN_HOUR)
     newer = token.new_token(issued.key.id, "live")
     KeySecret.objects.create(
-        key=issued.key, digest=token.digest(newer), pepper_version=token.PEPPER_VERSION, created_at=NOW
+        key=issued.key, digest=token.digest(newer.text), pepper_version=token.PEPPER_VERSION, created_at=NOW
     )
     assert holds(issued.secret) and holds(newer.text)
     verify.forget_all()

@@ -1,4 +1,7 @@
-"""What every request passes, whichever room answers: a request id, and JSON for every refusal outside the console."""
+"""What every request passes, whichever room answers: a request id, the protocol's version, JSON for every refusal.
+
+The console alone keeps pages for its refusals.
+"""
 
 import re
 import secrets
@@ -12,6 +15,9 @@ from apps.http.codes import BY_STATUS, CODES
 from apps.http.console import is_console
 from apps.http.errors import ApiError
 from apps.http.limits import MAX_REQUEST_ID_CHARS
+
+PROTOCOL = "1"
+"""The version of the contract that `/v1` is."""
 
 _REQUEST_ID = re.compile(rf"[A-Za-z0-9._:-]{{1,{MAX_REQUEST_ID_CHARS}}}")
 
@@ -34,6 +40,22 @@ class RequestIdMiddleware:
         answer = self.get_response(request)
         answer.headers["X-Request-ID"] = request_id
         return answer
+
+
+class ProtocolMiddleware:
+    """Refuses a `FeltDB-Protocol` other than this server's; not naming one is naming this one."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        asked = request.META.get("HTTP_FELTDB_PROTOCOL")
+        if asked is None or asked == PROTOCOL:
+            return self.get_response(request)
+        message = f"This server speaks protocol {PROTOCOL}; leave FeltDB-Protocol out or send that."
+        return envelope.response(
+            request, ApiError("PROTOCOL_UNSUPPORTED", message, headers={"FeltDB-Protocol": PROTOCOL})
+        )
 
 
 class JSONErrorsMiddleware:

@@ -51,7 +51,7 @@ def read_body(request: HttpRequest, *, max_bytes: int, media_type: str = "applic
         raise _too_large(max_bytes)
     try:
         raw = _read_at_most(_chunked_stream(request), max_bytes + 1) if chunked else request.read(length)
-    except OSError as error:
+    except Exception as error:  # each server has its own for a connection that ends or chunks that are none
         raise _broken_off() from error
     if len(raw) > max_bytes:
         raise _too_large(max_bytes)
@@ -92,7 +92,7 @@ def _read_at_most(stream: Any, max_bytes: int) -> bytes:
 
 
 def _broken_off() -> ApiError:
-    return ApiError("JSON_INVALID", "The body broke off before its announced end.")
+    return ApiError("JSON_INVALID", "The body broke off before its end.")
 
 
 def _too_large(max_bytes: int) -> ApiError:

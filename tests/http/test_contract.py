@@ -123,6 +123,14 @@ def test_a_wellformed_request_id_is_kept_and_any_other_replaced(api: Callable[..
     assert client.get("/probe/echo")["X-Request-ID"] != client.get("/probe/echo")["X-Request-ID"]
 
 
+@pytest.mark.parametrize("asked", ["", "0", "2", "1.0", "01", "one"])
+def test_another_protocol_is_426_and_names_the_right_one(asked: str, api: Callable[..., ApiClient]) -> None:
+    answer = api().get("/probe/echo", headers={"FeltDB-Protocol": asked})
+    envelope(answer, 426, "PROTOCOL_UNSUPPORTED")
+    assert answer["FeltDB-Protocol"] == "1"
+    assert api().get("/probe/echo", headers={"FeltDB-Protocol": "1"}).status_code == 200
+
+
 def test_the_console_keeps_its_own_pages(api: Callable[..., ApiClient]) -> None:
     answer = api().get("/admin/")
     assert (answer.status_code, answer["Location"]) == (302, "/admin/login/?next=/admin/")

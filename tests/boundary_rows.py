@@ -9,8 +9,8 @@ sends the wrong keys and expects the right refusal. Whoever adds a route adds it
 - `scope` is the scope the method needs, None where any valid key will do, `PUBLIC` where no key is needed;
 - `body` is a body the route accepts, so that only the key is wrong;
 - `namespaced=False` where the route belongs to no namespace;
-- `worker` names the worker that path and body speak for, on worker routes: a key of any other worker, and any
-  key that is no worker, must be refused.
+- `worker` names the worker that path and body speak for, on worker routes: a key of any other worker must be
+  refused whatever it holds, and one that is no worker unless it holds `worker:manage`.
 """
 
 from dataclasses import dataclass
@@ -37,7 +37,37 @@ KEYS: list[Row] = [
 
 STATE: list[Row] = []
 
-WORKLOADS: list[Row] = []
+_W = "/v1/workloads/workload_000000000000000000000000"
+_FENCE = {"worker_id": "w1", "claim_id": "claim_0", "fencing_token": 1}
+
+WORKLOADS: list[Row] = [
+    Row("GET", "/v1/workloads", scope="workload:read"),
+    Row("POST", "/v1/workloads", scope="workload:create", body={"definition_id": "identity", "idempotency_key": "k"}),
+    Row("GET", _W, scope="workload:read"),
+    Row("GET", f"{_W}/history", scope="workload:read"),
+    Row("GET", f"{_W}/result", scope="workload:read"),
+    Row("POST", f"{_W}/cancel", scope="workload:cancel", body={}),
+    Row("POST", f"{_W}/retry", scope="workload:retry", body={}),
+    Row(
+        "POST",
+        "/v1/workloads/claim",
+        scope="workload:claim",
+        body={"worker_id": "w1", "capabilities": ["identity"]},
+        worker="w1",
+    ),
+    Row("POST", f"{_W}/claim", scope="workload:claim", body={"worker_id": "w1"}, worker="w1"),
+    Row("POST", f"{_W}/start", scope="workload:execute", body=_FENCE, worker="w1"),
+    Row("POST", f"{_W}/heartbeat", scope="workload:execute", body={**_FENCE, "extend_ms": 1000}, worker="w1"),
+    Row(
+        "POST",
+        f"{_W}/complete",
+        scope="workload:execute",
+        body={**_FENCE, "result_id": "r", "output": None},
+        worker="w1",
+    ),
+    Row("POST", f"{_W}/fail", scope="workload:execute", body={**_FENCE, "kind": "timeout"}, worker="w1"),
+    Row("POST", f"{_W}/cancelled", scope="workload:execute", body=_FENCE, worker="w1"),
+]
 
 TRIGGERS: list[Row] = []
 

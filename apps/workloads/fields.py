@@ -4,16 +4,24 @@ PostgreSQL's `jsonb` rewrites numbers and forgets member order; a workload's inp
 given. Not for querying into: what is queried has a column of its own.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 from django.db import models
 
 from apps.http import strict_json
 
+if TYPE_CHECKING:
+    _AnyText = models.TextField[Any, Any]
+else:
+    _AnyText = models.TextField
 
-class JSONText(models.TextField):
+
+class JSONText(_AnyText):
     """Any JSON value, kept exactly. None is SQL NULL where the column allows it, JSON null where it does not."""
+
+    _pyi_private_set_type: Any
+    _pyi_private_get_type: Any
 
     def from_db_value(self, value: str | None, expression: Any, connection: Any) -> Any:
         """Read the stored text."""

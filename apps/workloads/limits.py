@@ -53,6 +53,12 @@ DEFAULT_LEASE_MS = 30_000
 MAX_WAIT_MS = 30_000
 """Milliseconds a waiting claim is held open."""
 
+MAX_WAITING_CLAIMS = 4
+"""Claims held open at once in one server process: each holds a thread. Beyond, a claim is answered at once."""
+
+WAITING_LOOK_S = 1.0
+"""Seconds after which a waiting claim looks by itself: work whose time comes, and other machines, ring no bell."""
+
 MAX_ATTEMPTS = 1_000
 """Attempts of one retry policy."""
 

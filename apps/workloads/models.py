@@ -177,6 +177,7 @@ class Workload(models.Model):
                 name="workload_claim_order",
             ),
             models.Index(fields=["due_at_ms"], condition=Q(due_at_ms__isnull=False), name="workload_due"),
+            models.Index(fields=["namespace", "id"], name="workload_by_age"),
             models.Index(fields=["namespace", "state", "id"], name="workload_by_state"),
             models.Index(fields=["namespace", "trigger", "id"], name="workload_by_trigger"),
         ]

@@ -122,12 +122,20 @@ def test_only_the_key_of_that_worker_acts_as_it(
 ) -> None:
     members: dict[str, Any] = {
         "another worker": {"worker_id": OTHER_WORKER},
-        "a service": {},
-        "an agent": {"kind": "agent"},
+        "a service": {"scopes": [row.scope]},
+        "an agent": {"kind": "agent", "scopes": [row.scope]},
         "a worker without identity": {"kind": "worker"},
     }[caller]
     body = send(api(make_key(**members)), row).json()
     assert (body["code"], body.get("reason")) == ("FORBIDDEN", "WORKER_MISMATCH"), body
+
+
+@pytest.mark.parametrize("row", [row for row in KEYED if row.worker], ids=name_of)
+def test_a_key_that_manages_workers_may_name_one(
+    row: Row, api: Callable[..., ApiClient], make_key: Callable[..., Any]
+) -> None:
+    answer = send(api(make_key(scopes=[str(row.scope), "worker:manage"])), row)
+    assert answer.status_code not in (401, 403) and answer.status_code < 500, answer.content
 
 
 @pytest.mark.parametrize("row", KEYED, ids=name_of)

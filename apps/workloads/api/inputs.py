@@ -1,0 +1,185 @@
+"""From checked request bodies to commands. Refusals of shape are 400 VALIDATION_ERROR with the pointer of the place."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from jsonschema import Draft202012Validator
+from jsonschema.validators import extend
+
+from apps.http.errors import ApiError
+from apps.keys.principal import Principal
+from apps.workloads import limits
+from apps.workloads.api import schemas
+from apps.workloads.commands import (
+    ClaimById,
+    ClaimNext,
+    Completion,
+    CreateWorkload,
+    DependsOn,
+    Failure,
+    Fence,
+    RetryPolicy,
+    Subject,
+    Timeouts,
+)
+
+_Strict = extend(
+    Draft202012Validator,
+    type_checker=Draft202012Validator.TYPE_CHECKER.redefine(
+        "integer", lambda _, value: isinstance(value, int) and not isinstance(value, bool)
+    ),
+)
+
+
+class Body:
+    """One kind of request body. Integers are integers: neither 1.0 nor true nor "1" passes for one."""
+
+    def __init__(self, schema: schemas.Schema) -> None:
+        self._validator = _Strict(schema)
+
+    def read(self, data: Any) -> dict[str, Any]:
+        """Return the body. Raises VALIDATION_ERROR naming the first place that does not fit."""
+        error = next(iter(self._validator.iter_errors(data)), None)
+        if error is None:
+            return data  # type: ignore[no-any-return]
+        pointer = "".join(f"/{str(part).replace('~', '~0').replace('/', '~1')}" for part in error.absolute_path)
+        raise ApiError("VALIDATION_ERROR", _plain(error), details={"pointer": pointer})
+
+
+def _plain(error: Any) -> str:
+    """Say what is wrong without repeating what was sent: it may be large, or a secret."""
+    if error.validator == "required":
+        missing = [name for name in error.validator_value if name not in error.instance]
+        return f"Missing: {', '.join(missing)}."
+    if error.validator == "additionalProperties":
+        unknown = sorted(set(error.instance) - set(error.schema["properties"]))
+        return f"There is no member {', '.join(unknown)[:200]} here."
+    if error.validator == "type":
+        wanted = error.validator_value
+        return f"Must be {wanted if isinstance(wanted, str) else ' or '.join(wanted)}."
+    if error.validator == "enum":
+        return f"Must be one of {', '.join(str(each) for each in error.validator_value)}."
+    return f"Breaks {error.validator} {error.validator_value}."
+
+
+CREATE = Body(schemas.CREATE)
+CLAIM_BY_ID = Body(schemas.CLAIM_BY_ID)
+CLAIM_NEXT = Body(schemas.CLAIM_NEXT)
+FENCE = Body(schemas.FENCE)
+HEARTBEAT = Body(schemas.HEARTBEAT)
+COMPLETE = Body(schemas.COMPLETE)
+FAIL = Body(schemas.FAIL)
+CANCEL = Body(schemas.CANCEL)
+RETRY = Body(schemas.RETRY)
+
+_PLAIN_MEMBERS = (
+    "definition_id",
+    "idempotency_key",
+    "input",
+    "application_id",
+    "environment",
+    "definition_revision",
+    "trigger",
+    "authorization_snapshot",
+    "priority",
+    "when_unreachable",
+    "not_before_at_ms",
+)
+
+
+def subject_of(principal: Principal) -> Subject:
+    """Return the principal's subject as work names it."""
+    return Subject(kind=principal.subject.kind.lower(), id=principal.subject.id)  # type: ignore[arg-type]
+
+
+def create(data: Any, *, namespace: str, principal: Principal) -> CreateWorkload:
+    """Return the request for work. Whoever calls is who requests, whatever the body says."""
+    body = CREATE.read(data)
+    if body.get("tenant_id", namespace) != namespace:
+        raise ApiError(
+            "VALIDATION_ERROR", "tenant_id must be the request's namespace.", details={"pointer": "/tenant_id"}
+        )
+    members = {name: body[name] for name in _PLAIN_MEMBERS if name in body}
+    policy = dict(body.get("retry_policy", {}))
+    if "retry_on" in policy:
+        policy["retry_on"] = frozenset(policy["retry_on"])
+    return CreateWorkload(
+        namespace=namespace,
+        requested_by=subject_of(principal),
+        session_id=body.get("session_id") or "",
+        capability_snapshot=frozenset(body.get("capability_snapshot", ())),
+        connection_scopes=frozenset(body.get("connection_scopes", ())),
+        retry_policy=RetryPolicy(**policy),
+        timeouts=Timeouts(**body.get("timeouts", {})),
+        dependencies=tuple(DependsOn(**each) for each in body.get("dependencies", ())),
+        **members,
+    )
+
+
+def acting_worker(body: Mapping[str, Any], principal: Principal) -> str:
+    """Return the worker the body speaks for, if the caller may speak for it.
+
+    A worker's key speaks for that worker alone; any other key needs `worker:manage`. Raises FORBIDDEN with reason
+    WORKER_MISMATCH.
+    """
+    worker_id: str = body["worker_id"]
+    is_worker = principal.subject.kind == "Worker"
+    if principal.may_act_as_worker(worker_id) or (not is_worker and principal.has("worker:manage")):
+        return worker_id
+    raise ApiError(
+        "FORBIDDEN",
+        "Only the worker's own key may act as it, or a key with worker:manage that is no worker itself.",
+        reason="WORKER_MISMATCH",
+    )
+
+
+def claim_by_id(body: Mapping[str, Any], workload_id: str, *, namespace: str, principal: Principal) -> ClaimById:
+    """Return the claim of one workload."""
+    capabilities = body.get("capabilities")
+    return ClaimById(
+        namespace=namespace,
+        workload_id=workload_id,
+        worker_id=acting_worker(body, principal),
+        principal=principal.label,
+        lease_ms=body.get("lease_ms", limits.DEFAULT_LEASE_MS),
+        capabilities=None if capabilities is None else frozenset(capabilities),
+    )
+
+
+def claim_next(body: Mapping[str, Any], *, namespace: str, principal: Principal) -> ClaimNext:
+    """Return the claim of the next workloads."""
+    return ClaimNext(
+        namespace=namespace,
+        worker_id=acting_worker(body, principal),
+        principal=principal.label,
+        capabilities=frozenset(body["capabilities"]),
+        max=body.get("max", 1),
+        lease_ms=body.get("lease_ms", limits.DEFAULT_LEASE_MS),
+    )
+
+
+def fence(body: Mapping[str, Any], workload_id: str, *, namespace: str, principal: Principal) -> Fence:
+    """Return which claim the body speaks for."""
+    return Fence(
+        namespace=namespace,
+        workload_id=workload_id,
+        worker_id=acting_worker(body, principal),
+        claim_id=body["claim_id"],
+        fencing_token=body["fencing_token"],
+        principal=principal.label,
+    )
+
+
+def completion(body: Mapping[str, Any]) -> Completion:
+    """Return the success reported."""
+    return Completion(
+        result_id=body["result_id"],
+        output=body["output"],
+        artifacts=tuple(body.get("artifacts", ())),
+        schema_version=body.get("schema_version", 1),
+    )
+
+
+def failure(body: Mapping[str, Any]) -> Failure:
+    """Return the failure reported."""
+    return Failure(kind=body["kind"], error=body.get("error", ""), effect=body.get("effect"))

@@ -1,0 +1,124 @@
+"""What can be read of work: one, a page, its history, its result, what is dead and why."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from django.db.models import Count, Max, Q
+
+from apps.workloads import errors, limits
+from apps.workloads.models import Attempt, Checkpoint, Dependency, Event, Result, Workload
+from apps.workloads.services.moving import load
+from apps.workloads.states import RESTING, State
+
+FILTERS = ("state", "definition_id", "application_id", "trigger")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Details:
+    """One workload with everything that belongs to it."""
+
+    workload: Workload
+    attempts: list[Attempt]
+    dependencies: list[Dependency]
+    result: Result | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class History:
+    """What happened to one workload: the newest MAX_HISTORY of each kind, oldest first."""
+
+    workload_id: str
+    events: list[Event]
+    attempts: list[Attempt]
+    checkpoints: list[Checkpoint]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DeadGroup:
+    """Dead letters that died alike: how many, when the last one, and one of them to look at."""
+
+    definition_id: str
+    reason: str
+    count: int
+    latest_at_ms: int
+    example: str
+
+
+def get(namespace: str, workload_id: str) -> Details:
+    """Return one workload. Raises WORKLOAD_NOT_FOUND."""
+    row = Workload.objects.select_related("request").filter(namespace=namespace, workload_id=workload_id).first()
+    if row is None:
+        raise errors.not_found(workload_id)
+    return Details(
+        workload=row,
+        attempts=_newest(Attempt.objects.filter(workload=row), "number"),
+        dependencies=list(Dependency.objects.filter(child=row).select_related("parent").order_by("pk")),
+        result=Result.objects.filter(workload=row).select_related("attempt").first(),
+    )
+
+
+def page(
+    namespace: str, *, filters: Mapping[str, str] | None = None, after: int | None = None, limit: int
+) -> tuple[list[Workload], int | None]:
+    """Return a page, newest first, and where to go on from (None at the end). Filters: those of FILTERS."""
+    wanted = Workload.objects.filter(namespace=namespace, **(filters or {}))
+    if after is not None:
+        wanted = wanted.filter(pk__lt=after)
+    rows = list(wanted.select_related("request").defer("request__input").order_by("-pk")[: limit + 1])
+    more = len(rows) > limit
+    return rows[:limit], rows[limit - 1].pk if more else None
+
+
+def history(namespace: str, workload_id: str) -> History:
+    """Return what happened to one workload. Raises WORKLOAD_NOT_FOUND."""
+    row = load(namespace, workload_id)
+    return History(
+        workload_id=workload_id,
+        events=_newest(Event.objects.filter(workload=row), "sequence"),
+        attempts=_newest(Attempt.objects.filter(workload=row), "number"),
+        checkpoints=_newest(Checkpoint.objects.filter(workload=row).select_related("attempt"), "sequence"),
+    )
+
+
+def result(namespace: str, workload_id: str) -> tuple[Workload, Result | None]:
+    """Return the work and its result, None where there is none (yet). Raises WORKLOAD_NOT_FOUND."""
+    row = load(namespace, workload_id)
+    return row, Result.objects.filter(workload=row).select_related("attempt").first()
+
+
+def dead_groups(namespace: str | None = None) -> list[DeadGroup]:
+    """Return the dead letters by definition and by the kind of their last failure, the largest group first."""
+    rows = Workload.objects.filter(Q() if namespace is None else Q(namespace=namespace), state=State.DEAD_LETTER)
+    counted = rows.values("definition_id", "last_failure").annotate(
+        count=Count("pk"), latest=Max("updated_at_ms"), example=Max("workload_id")
+    )
+    groups: dict[tuple[str, str], DeadGroup] = {}
+    for each in counted.order_by("-count", "last_failure")[: limits.MAX_PAGE]:
+        key = (each["definition_id"], each["last_failure"].partition(":")[0])
+        known = groups.get(key)
+        groups[key] = DeadGroup(
+            definition_id=key[0],
+            reason=key[1],
+            count=each["count"] + (known.count if known else 0),
+            latest_at_ms=max(each["latest"], known.latest_at_ms if known else 0),
+            example=known.example if known else each["example"],
+        )
+    return sorted(groups.values(), key=lambda group: (-group.count, group.definition_id, group.reason))
+
+
+def counts(namespace: str | None = None) -> dict[str, int]:
+    """Return how many workloads rest in each state."""
+    rows = Workload.objects.filter(Q() if namespace is None else Q(namespace=namespace))
+    found = dict(rows.values_list("state").annotate(count=Count("pk")))
+    return {state.value: found.get(state.value, 0) for state in RESTING}
+
+
+def unknown_definitions(known: Iterable[str], namespace: str | None = None) -> list[str]:
+    """Return the definitions that have READY work which none of `known` names: no worker of ours can run them."""
+    rows = Workload.objects.filter(Q() if namespace is None else Q(namespace=namespace), state=State.READY)
+    return sorted(rows.exclude(definition_id__in=list(known)).values_list("definition_id", flat=True).distinct())
+
+
+def _newest(rows: Any, order: str) -> list[Any]:
+    return list(rows.order_by(f"-{order}")[: limits.MAX_HISTORY])[::-1]

@@ -1,4 +1,42 @@
 """FeltDB's storage engine: durable JSON records, atomic transactions and an ordered feed of changes.
 
-Standalone: nothing of Django is imported here. The public names are those listed below.
+Standalone: nothing of Django is imported here. The public names are those listed below; errors are in `errors.py`.
 """
+
+from feltdb_engine.errors import EngineError
+from feltdb_engine.model import (
+    JSON,
+    Actor,
+    Changes,
+    CollectionInfo,
+    CommitResult,
+    Cursor,
+    Health,
+    JSONObject,
+    Mutation,
+    Operation,
+    Page,
+    Precondition,
+    QueryResult,
+    Record,
+)
+from feltdb_engine.store import Store
+
+__all__ = [
+    "JSON",
+    "Actor",
+    "Changes",
+    "CollectionInfo",
+    "CommitResult",
+    "Cursor",
+    "EngineError",
+    "Health",
+    "JSONObject",
+    "Mutation",
+    "Operation",
+    "Page",
+    "Precondition",
+    "QueryResult",
+    "Record",
+    "Store",
+]

@@ -156,12 +156,16 @@ class QueryResult:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Changes:
-    """A page of the feed. `head` and `floor` are sequences; a transaction is never split over pages."""
+    """A page of the feed. `head` and `floor` are sequences; a transaction is never split over pages.
+
+    `rewound_from` is the asked sequence where it lay beyond the point at which this store left the cursor's timeline.
+    """
 
     operations: tuple[Operation, ...]
     cursor: Cursor
     head: int
     floor: int
+    rewound_from: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

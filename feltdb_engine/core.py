@@ -1,0 +1,48 @@
+"""The open parts of one store in one process, as the modules of the engine share them. No behaviour of its own.
+
+Not here: making and letting go of them (`opening.py`).
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from feltdb_engine.files import Files
+from feltdb_engine.host import Host
+from feltdb_engine.locks import FileLock, Turn
+from feltdb_engine.manifest import Manifest
+from feltdb_engine.positions import Positions
+from feltdb_engine.segment import Log
+from feltdb_engine.view import View
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Options:
+    """How to open."""
+
+    path: Path
+    create: bool
+    durability: Literal["commit", "os"]
+    segment_bytes: int
+    wait_s: float
+    files: Files
+    host: Host
+
+
+@dataclass(kw_only=True, slots=True, weakref_slot=True)
+class Core:
+    """What is open. `words` are the shared positions."""
+
+    path: Path
+    options: Options
+    files: Files
+    durability: Literal["commit", "os"]
+    manifest: Manifest
+    positions: Positions
+    words: memoryview
+    log: Log
+    view: View
+    open_lock: FileLock
+    sync_lock: FileLock
+    prepare_lock: FileLock
+    turn: Turn

@@ -1,0 +1,233 @@
+"""`decide`: what a transaction does to the state it finds. Pure: no files, no clocks, no randomness.
+
+Order: known transaction id, preconditions, then each mutation's own condition. The answer is the content of a
+frame, the first answer again, or a refusal. Read bases (fences) come between preconditions and versions.
+"""
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, Protocol
+
+from feltdb_engine import payload, values
+from feltdb_engine.errors import (
+    IdempotencyConflict,
+    PreconditionFailed,
+    RecordNotFound,
+    TransactionTooLarge,
+)
+from feltdb_engine.model import JSON, MutationKind
+from feltdb_engine.payload import LoggedOperation
+from feltdb_engine.view import ENTRY, ENTRY_BYTES, State, StoredTransaction
+
+
+class StateView(Protocol):
+    """The state a decision is made on: one consistent moment."""
+
+    def record(self, key: bytes) -> bytes | None:
+        """The entry of a live record."""
+
+    def tombstone(self, key: bytes) -> bytes | None:
+        """The entry of a deleted record."""
+
+    def transaction(self, digest: bytes) -> StoredTransaction | None:
+        """The first outcome of a transaction id."""
+
+
+class Change(NamedTuple):
+    """A mutation, checked and encoded. `value` is the whole value, of `merge` unused; `patch` is for `merge` only."""
+
+    kind: MutationKind
+    collection: bytes
+    id: bytes
+    key: bytes
+    value: bytes
+    patch: Any
+    if_version: int | None
+
+
+class Condition(NamedTuple):
+    """A precondition, checked and encoded."""
+
+    predicate: Literal["absent", "present", "version", "equals"]
+    collection: bytes
+    id: bytes
+    key: bytes
+    version: int | None
+    pointer: tuple[str, ...]
+    value: JSON
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Request:
+    """A transaction, checked and encoded. `transaction_id` is empty where none was given."""
+
+    changes: tuple[Change, ...]
+    conditions: tuple[Condition, ...]
+    transaction_id: bytes
+    payload_hash: bytes
+    actor: bytes
+    at_ms: int
+    max_payload_bytes: int
+
+
+class Decision(NamedTuple):
+    """The content of a frame: `operations` operations. `versions` is the record's version after it, per mutation."""
+
+    payload: bytes
+    operations: int
+    at_ms: int
+    versions: tuple[int, ...]
+    sequences: tuple[int, ...]
+
+
+def decide(view: StateView, state: State, request: Request) -> Decision | StoredTransaction:
+    """The frame a request makes, or the first answer of a known id. Raises the refusals named in `errors.py`."""
+    if request.transaction_id:
+        known = view.transaction(hashlib.sha256(request.transaction_id).digest())
+        if known is not None:
+            if known.payload_hash != request.payload_hash:
+                raise IdempotencyConflict("This transaction id was used with another request.")
+            return known
+    for condition in request.conditions:
+        _check(view, condition)
+    at_ms = max(request.at_ms, state.at_ms)
+    parts: list[bytes] = []
+    versions: list[int] = []
+    sequence = state.sequence
+    for change in request.changes:
+        operation, version = _change(view, change)
+        versions.append(version)
+        if operation is not None:
+            sequence += 1
+            kind, flags, _, previous, _, collection, record_id, value = operation
+            digest = payload.content_hash(
+                state.instance,
+                sequence,
+                request.transaction_id,
+                kind,
+                collection,
+                record_id,
+                version,
+                value,
+                at_ms,
+            )
+            parts += payload.encode_operation(
+                LoggedOperation(kind, flags, version, previous, digest, collection, record_id, value)
+            )
+    return _decision(request, state.sequence, sequence, at_ms, tuple(versions), parts)
+
+
+def _decision(
+    request: Request, base: int, last: int, at_ms: int, versions: tuple[int, ...], parts: Iterable[bytes]
+) -> Decision:
+    count = last - base
+    head = payload.encode_transaction_head(
+        request.transaction_id,
+        request.payload_hash,
+        request.actor,
+        len(versions),
+        versions if len(versions) != count else None,
+    )
+    data = b"".join((head, *parts))
+    if len(data) > request.max_payload_bytes:
+        raise TransactionTooLarge(f"A transaction takes at most {request.max_payload_bytes} bytes.", bytes=len(data))
+    return Decision(data, count, at_ms, versions, tuple(range(base + 1, last + 1)))
+
+
+def _change(view: StateView, change: Change) -> tuple[LoggedOperation | None, int]:
+    """The operation of one mutation (None: nothing to delete) and the version after it."""
+    kind = change.kind
+    entry = view.record(change.key)
+    present = entry is not None
+    if entry is None:
+        entry = view.tombstone(change.key)
+    version, previous = ENTRY.unpack_from(entry)[:2] if entry is not None else (0, 0)
+    if change.if_version is not None and change.if_version != (version if present else 0):
+        _refuse("version", change.collection, change.id, change.if_version, version if present else 0)
+    if kind == "insert" and present:
+        _refuse("absent", change.collection, change.id, 0, version)
+    if not present and kind in ("update", "merge"):
+        raise RecordNotFound("There is no such record.", collection=change.collection.decode(), id=change.id.decode())
+    if kind == "delete":
+        if not present or entry is None:
+            return None, version
+        operation, value = payload.DELETE, entry[ENTRY_BYTES:]
+    else:
+        operation = payload.UPDATE if present else payload.INSERT
+        value = change.value
+        if kind == "merge" and entry is not None:
+            value = _merged(entry[ENTRY_BYTES:], change)
+    flags = payload.NO_PREVIOUS_VERSION if entry is None else 0
+    return (
+        LoggedOperation(operation, flags, version + 1, previous, b"", change.collection, change.id, value),
+        version + 1,
+    )
+
+
+def _merged(value: bytes, change: Change) -> bytes:
+    merged = merge_patch(values.loads(value), change.patch)
+    return values.encode_value(merged)
+
+
+def merge_patch(target: Any, patch: Any) -> Any:
+    """RFC 7396: members of the patch replace, null removes, objects merge."""
+    if not isinstance(patch, dict):
+        return patch
+    result = dict(target) if isinstance(target, dict) else {}
+    for name, member in patch.items():
+        if member is None:
+            result.pop(name, None)
+        else:
+            result[name] = merge_patch(result.get(name), member)
+    return result
+
+
+def _check(view: StateView, condition: Condition) -> None:
+    entry = view.record(condition.key)
+    actual = ENTRY.unpack_from(entry)[0] if entry is not None else 0
+    predicate = condition.predicate
+    if predicate == "absent":
+        holds, expected = entry is None, 0
+    elif predicate == "present":
+        holds, expected = entry is not None, None
+    elif predicate == "version":
+        holds, expected = actual == condition.version, condition.version
+    else:
+        _check_equals(condition, entry)
+        return
+    if not holds:
+        _refuse(predicate, condition.collection, condition.id, expected, actual)
+
+
+def _check_equals(condition: Condition, entry: bytes | None) -> None:
+    found, actual = False, None
+    if entry is not None:
+        found, actual = at_pointer(values.loads(entry[ENTRY_BYTES:]), condition.pointer)
+    if not found or not values.same_json(actual, condition.value):
+        _refuse("equals", condition.collection, condition.id, condition.value, actual)
+
+
+def at_pointer(value: Any, pointer: tuple[str, ...]) -> tuple[bool, Any]:
+    """Whether the RFC 6901 pointer (as unescaped steps) leads somewhere, and to what."""
+    for step in pointer:
+        if isinstance(value, dict) and step in value:
+            value = value[step]
+        elif isinstance(value, list) and step.isascii() and step.isdigit() and str(int(step)) == step:
+            if int(step) >= len(value):
+                return False, None
+            value = value[int(step)]
+        else:
+            return False, None
+    return True, value
+
+
+def _refuse(predicate: str, collection: bytes, record_id: bytes, expected: JSON, actual: JSON) -> None:
+    raise PreconditionFailed(
+        f"The record is not as the request expected it ({predicate}).",
+        predicate=predicate,
+        collection=collection.decode(),
+        id=record_id.decode(),
+        expected=expected,
+        actual=actual,
+    )

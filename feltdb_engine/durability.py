@@ -1,0 +1,125 @@
+"""Group commit: one force serves all that was written before it, over threads and processes.
+
+Whoever gets the sync lock reads `written`, forces, and publishes `durable` while still holding the lock. A failed
+force is final: the kernel may have marked the pages clean, so neither another force nor a look at them proves anything.
+"""
+
+import threading
+import time
+
+from feltdb_engine import limits, positions
+from feltdb_engine.core import Core
+from feltdb_engine.errors import DeadlineExceeded, StorageFailed
+from feltdb_engine.files import write_whole
+
+FAILED_NAME = "failed"
+_PAUSE_S = 0.00005
+_DURABLE = positions.DURABLE
+_DURABLE_SEQUENCE = positions.DURABLE_SEQUENCE
+
+
+class Durability:
+    """Waits for, and brings about, the durability of what was written."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._words = core.words
+        self._thread = threading.Lock()
+        self._lax = core.durability == "os"
+
+    def wait_position(self, end: int, deadline: float | None = None) -> None:
+        """Return once the log is forced up to `end`. Raises StorageFailed and DeadlineExceeded, both "unknown"."""
+        if not self._lax and self._words[_DURABLE] < end:
+            self._wait(_DURABLE, end, deadline)
+
+    def wait_sequence(self, sequence: int, deadline: float | None = None) -> None:
+        """Return once everything up to `sequence` is forced. Raises as `wait_position`."""
+        if not self._lax and self._words[_DURABLE_SEQUENCE] < sequence:
+            self._wait(_DURABLE_SEQUENCE, sequence, deadline)
+
+    def force_all(self, end: int) -> None:
+        """As `wait_position`, also for a store that does not wait for the disk: a segment ends here."""
+        self._wait(_DURABLE, end, None)
+
+    def _wait(self, word: int, target: int, deadline: float | None) -> None:
+        words = self._words
+        patience = time.monotonic() + limits.FORCE_PATIENCE_S
+        while words[word] < target:
+            if words[positions.STATE] == positions.FAILED:
+                raise failed("unknown")
+            now = time.monotonic()
+            if deadline is not None and now >= deadline:
+                raise DeadlineExceeded(
+                    "The deadline passed before the write was known to be on disk.", committed="unknown"
+                )
+            if self._lead(max(0.0, min(patience, deadline or patience) - now)):
+                continue
+            if now >= patience and self._force_alone(word, target):
+                return
+            time.sleep(_PAUSE_S)
+
+    def _lead(self, patience_s: float) -> bool:
+        """Force what is written, if nobody else is doing so. True when `durable` moved or had moved."""
+        if not self._thread.acquire(timeout=patience_s):
+            return False
+        try:
+            lock = self._core.sync_lock
+            if not lock.try_exclusive():
+                return False
+            try:
+                return self._force_written()
+            finally:
+                lock.release()
+        finally:
+            self._thread.release()
+
+    def _force_written(self) -> bool:
+        words = self._words
+        if words[positions.STATE] == positions.FAILED:
+            raise failed("unknown")
+        sequence = words[positions.WRITTEN_SEQUENCE]  # before the position: see positions.py
+        written = words[positions.WRITTEN]
+        if words[_DURABLE] >= written:
+            return False
+        self._core.files.step("force")
+        self.force(written)
+        self._core.files.step("forced")
+        words[_DURABLE] = written
+        words[_DURABLE_SEQUENCE] = sequence
+        return True
+
+    def _force_alone(self, word: int, target: int) -> bool:
+        """Whoever holds the sync lock may be stopped: force for oneself, and leave publishing to the holder."""
+        words = self._words
+        source = positions.WRITTEN if word == _DURABLE else positions.WRITTEN_SEQUENCE
+        if words[source] < target:
+            return False
+        self.force(words[positions.WRITTEN])
+        if words[positions.STATE] == positions.FAILED:
+            raise failed("unknown")
+        return True
+
+    def force(self, position: int) -> None:
+        """Force the segment that ends at or holds `position`. A failure makes the store failed, for all processes."""
+        try:
+            self._core.log.force(position)
+        except OSError as error:
+            fail(self._core, f"force: {error}")
+            raise failed("unknown") from error
+
+
+def fail(core: Core, reason: str) -> None:
+    """Mark the store failed: at once for the processes of this boot, and, best effort, for the next."""
+    core.words[positions.STATE] = positions.FAILED
+    try:
+        write_whole(core.files, core.path / FAILED_NAME, reason.encode())
+    except OSError:
+        pass  # the disk that just failed may refuse this too; the shared word holds until the next boot
+
+
+def failed(committed: str) -> StorageFailed:
+    """The refusal of a failed store."""
+    return StorageFailed(
+        "Writing to disk failed. The store refuses writes until it is opened anew by all its processes.",
+        committed="unknown" if committed == "unknown" else False,
+    )

@@ -1,0 +1,177 @@
+"""The feed: every committed operation in order, read from the log. Only what is durable is ever given.
+
+A transaction is never split over pages. Waiting is bounded polling of a shared word, so it works across processes.
+"""
+
+import time
+from collections.abc import Collection, Iterator
+
+from feltdb_engine import frame, limits, payload, positions, view
+from feltdb_engine.core import Core
+from feltdb_engine.durability import Durability
+from feltdb_engine.errors import FeedCompacted, InvalidQuery, LogCorrupt
+from feltdb_engine.frame import Frame
+from feltdb_engine.model import Changes, Cursor, Operation, OperationKind
+from feltdb_engine.timeline import Ancestry
+from feltdb_engine.values import decode_actor, encode_collection, loads
+
+_KINDS: dict[int, OperationKind] = {
+    payload.INSERT: "insert",
+    payload.UPDATE: "update",
+    payload.DELETE: "delete",
+}
+
+
+class Feed:
+    """The feed of an open store."""
+
+    def __init__(self, core: Core, durability: Durability) -> None:
+        self._core = core
+        self._words = core.words
+        self._durability = durability
+        lax = core.durability == "os"
+        self._head_word = positions.WRITTEN_SEQUENCE if lax else positions.DURABLE_SEQUENCE
+
+    def head(self) -> Cursor:
+        """The last durable operation of this timeline."""
+        sequence = self._words[self._head_word]
+        return Cursor(instance_id=self._ancestry().current.hex(), sequence=sequence)
+
+    def start(self) -> Cursor:
+        """Before the oldest operation there is."""
+        return Cursor(instance_id=self._ancestry().current.hex(), sequence=self.floor)
+
+    @property
+    def floor(self) -> int:
+        """The sequence before the oldest operation there is."""
+        return self._core.manifest.start.sequence
+
+    def _ancestry(self) -> Ancestry:
+        with self._core.view.read() as txn:
+            return Ancestry(view.timelines(txn))
+
+    def changes(self, after: Cursor | None, *, limit: int, collections: Collection[str] | None) -> Changes:
+        """The durable operations after a cursor, whole transactions, about `limit` of them, of some collections."""
+        if not 1 <= limit <= limits.CHANGES_MAX_OPERATIONS:
+            raise InvalidQuery(f"limit is between 1 and {limits.CHANGES_MAX_OPERATIONS}.", pointer="/limit")
+        wanted = None if collections is None else {encode_collection(name) for name in collections}
+        head = self._words[self._head_word]
+        with self._core.view.read() as txn:
+            ancestry = Ancestry(view.timelines(txn))
+            sequence, rewound_from = (self.floor, None) if after is None else ancestry.resolve(after, head)
+            if sequence < self.floor:
+                raise FeedCompacted("The history after this cursor is gone.", floor=self.floor, head=head)
+            place = self._core.view.feed_position(txn, sequence) if sequence < head else None
+        operations: list[Operation] = []
+        if sequence < head:
+            sequence = self._collect(operations, place, sequence, head, limit, wanted, ancestry)
+        return Changes(
+            operations=tuple(operations),
+            cursor=Cursor(instance_id=ancestry.current.hex(), sequence=sequence),
+            head=head,
+            floor=self.floor,
+            rewound_from=rewound_from,
+        )
+
+    def _collect(
+        self,
+        operations: list[Operation],
+        place: tuple[int, int] | None,
+        after: int,
+        head: int,
+        limit: int,
+        wanted: set[bytes] | None,
+        ancestry: Ancestry,
+    ) -> int:
+        """Gather operations after a sequence; gives the sequence reached."""
+        log = self._core.log
+        frames = log.frames(self._core.manifest.start) if place is None else log.frames_from(place[1])
+        size, reached = 0, after
+        for found in frames:
+            if found.last <= after:
+                continue
+            if found.base >= head:
+                break
+            if operations and len(operations) + found.operations > limit:
+                break
+            if reached > after and size + len(found.payload) > limits.CHANGES_MAX_BYTES:
+                break
+            if found.kind == frame.TRANSACTION:
+                size += len(found.payload)
+                operations += _operations(found, after, wanted, ancestry.instance_at(found.last))
+            reached = found.last
+            if reached >= head:
+                break
+        if reached == after:
+            self._damaged(after)
+        return reached
+
+    def _damaged(self, after: int) -> None:
+        raise LogCorrupt(
+            f"The log has no whole frame after sequence {after}, although it was durable.",
+            segment=None,
+            offset=None,
+            sequence=after + 1,
+        )
+
+    def wait_for_change(self, after: Cursor, timeout_s: float) -> bool:
+        """True as soon as the durable head is beyond the cursor, False at the time-out."""
+        words, word = self._words, self._head_word
+        sequence, _ = self._ancestry().resolve(after, words[word])
+        deadline = time.monotonic() + timeout_s
+        pause = limits.FEED_POLL_MIN_S
+        while words[word] <= sequence:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return False
+            if words[positions.WRITTEN_SEQUENCE] > sequence and pause >= limits.FEED_POLL_MAX_S:
+                # Its writer may have been killed before it forced.
+                self._durability.wait_sequence(words[positions.WRITTEN_SEQUENCE], deadline)
+                continue
+            time.sleep(min(pause, left))
+            pause = min(pause * 1.25, limits.FEED_POLL_MAX_S)
+        return True
+
+
+def _operations(found: Frame, after: int, wanted: set[bytes] | None, instance: bytes) -> Iterator[Operation]:
+    head = payload.decode_transaction(found.payload, found.operations)
+    actor = decode_actor(head.actor)
+    transaction_id = head.id.decode() if head.id else None
+    instance_id = instance.hex()
+    sequence = found.base
+    for one in payload.decode_operations(found.payload, head.offset, found.operations):
+        sequence += 1
+        if sequence <= after or (wanted is not None and one.collection not in wanted):
+            continue
+        digest = payload.content_hash(
+            instance,
+            sequence,
+            head.id,
+            one.kind,
+            one.collection,
+            one.id,
+            one.version,
+            one.value,
+            found.at_ms,
+        )
+        if digest != one.content_hash:
+            raise LogCorrupt(
+                f"The content of operation {sequence} is not what was committed.",
+                segment=None,
+                offset=None,
+                sequence=sequence,
+            )
+        yield Operation(
+            sequence=sequence,
+            instance_id=instance_id,
+            transaction_id=transaction_id,
+            kind=_KINDS[one.kind],
+            collection=one.collection.decode(),
+            id=one.id.decode(),
+            version=one.version,
+            previous_version=0 if one.flags & payload.NO_PREVIOUS_VERSION else one.version - 1,
+            value=loads(one.value),
+            content_hash=digest.hex(),
+            at_ms=found.at_ms,
+            actor=actor,
+        )

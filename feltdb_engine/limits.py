@@ -1,0 +1,63 @@
+"""Every limit of the engine, with its unit and its reason. Not here: settings a caller may choose (see `store.py`)."""
+
+from typing import Final
+
+# Names. 128 + 1 + 256 bytes fit LMDB's 511-byte keys with room for an index prefix.
+COLLECTION_MAX_CHARS: Final = 128
+ID_MAX_BYTES: Final = 256
+TRANSACTION_ID_MAX_BYTES: Final = 128
+ACTOR_MAX_BYTES: Final = 4096
+
+# Values. Deeper nesting than this serves attacks on parsers, not applications.
+VALUE_MAX_BYTES: Final = 1 << 20
+VALUE_MAX_DEPTH: Final = 64
+
+# Transactions. One is one frame, written and checksummed as a whole.
+TRANSACTION_MAX_MUTATIONS: Final = 10_000
+TRANSACTION_MAX_PRECONDITIONS: Final = 10_000
+TRANSACTION_MAX_BYTES: Final = 16 << 20
+
+# The log. A frame may take a quarter of a segment, so that rotation wastes little.
+SEGMENT_BYTES: Final = 64 << 20
+SEGMENT_MIN_BYTES: Final = 64 << 10
+SEGMENT_MAX_BYTES: Final = 1 << 30
+PREPARE_STEP_BYTES: Final = 1 << 20  # zero-filling and forcing 1 MiB takes about a millisecond
+PREPARE_AHEAD_BYTES: Final = 1 << 19
+READ_CHUNK_BYTES: Final = 1 << 18
+
+# The feed's index names a frame about every so many bytes; a reader skips at most that much.
+FEED_INDEX_STRIDE_BYTES: Final = 1 << 14
+CHANGES_MAX_OPERATIONS: Final = 10_000
+CHANGES_MAX_BYTES: Final = 32 << 20
+
+# Reading.
+PAGE_MAX_RECORDS: Final = 1000
+PAGE_MAX_BYTES: Final = 32 << 20
+QUERY_MAX_RECORDS: Final = 1000
+GET_MANY_MAX_KEYS: Final = 10_000
+SCAN_BUDGET_RECORDS: Final = 200_000
+WHERE_MAX_TERMS: Final = 100
+WHERE_MAX_DEPTH: Final = 16
+WHERE_IN_MAX_VALUES: Final = 1000
+ORDER_BY_MAX_FIELDS: Final = 8
+CURSOR_MAX_CHARS: Final = 16_384
+
+# The view. Address space, not disk; never changed while open.
+VIEW_MAP_BYTES: Final = 1 << 40
+VIEW_MAX_READERS: Final = 4096
+VIEW_MAX_DATABASES: Final = 1024
+REBUILD_BATCH_BYTES: Final = 16 << 20
+READER_CHECK_INTERVAL_S: Final = 60.0
+
+# Waiting.
+FORCE_PATIENCE_S: Final = 0.020  # then a waiter forces for itself
+TURN_STARVING_S: Final = 0.003  # then nobody who came later may overtake
+TURN_STARVING_STALE_S: Final = 1.0  # a stopped process no longer holds others back
+OPEN_WAIT_S: Final = 10.0
+TURN_WAIT_S: Final = 30.0  # when the caller gives no deadline
+FEED_POLL_MIN_S: Final = 0.001
+FEED_POLL_MAX_S: Final = 0.025
+
+# Cut tails kept aside for an operator to look at.
+TAILS_MAX_COUNT: Final = 8
+TAILS_MAX_AGE_S: Final = 30 * 86_400

@@ -1,0 +1,121 @@
+"""Opening a directory and letting go of it, together with other processes.
+
+Each process holds a shared lock on the open-file. Whoever gets it alone brings the directory into a state all can share
+(`exclusive.py`). The last one out forces the view and marks it clean.
+"""
+
+import time
+
+import lmdb
+
+from feltdb_engine import exclusive, host, manifest, positions, trust, view
+from feltdb_engine.core import Core, Options
+from feltdb_engine.errors import StoreNotFound, StoreRebuilding
+from feltdb_engine.locks import FileLock
+from feltdb_engine.positions import Positions
+from feltdb_engine.segment import Log
+from feltdb_engine.view import View
+
+
+def open_core(options: Options) -> Core:
+    """Open, creating, recovering or rebuilding where that is needed. Raises what `errors.py` names for opening."""
+    path = options.path
+    if not (path / manifest.NAME).exists():
+        if not options.create:
+            raise StoreNotFound(f"There is no store at {path}.")
+        exclusive.make_directories(options.files, path)
+    host.refuse_remote(path)
+    lock = FileLock(path / "open.lock")
+    try:
+        return _open_locked(options, lock)
+    except BaseException:
+        lock.close()
+        raise
+
+
+def _open_locked(options: Options, lock: FileLock) -> Core:
+    deadline = time.monotonic() + options.wait_s
+    pause = 0.0005
+    while True:
+        if lock.try_exclusive():
+            core = exclusive.open_alone(options, lock)
+            if lock.try_shared():
+                return core
+            drop(core)
+        elif lock.try_shared():
+            attached = _attach(options, lock)
+            if attached is not None:
+                return attached
+            lock.release()
+        if time.monotonic() >= deadline:
+            raise StoreRebuilding("Another process is opening or rebuilding the store; ask again shortly.")
+        time.sleep(pause)
+        pause = min(pause * 1.5, 0.05)
+
+
+def _attach(options: Options, lock: FileLock) -> Core | None:
+    """Join the processes that have the directory open; None where it must be opened alone first."""
+    path = options.path
+    found = manifest.read(options.files, path)
+    if found is None or not (path / positions.NAME).exists():
+        return None
+    store_id = bytes.fromhex(found.store_id)
+    shared = Positions(path / positions.NAME)
+    here = shared.belongs(options.host.boot_id, store_id, host.identity(path))
+    if not here or shared.words[positions.STATE] in (positions.CLOSED, positions.RENEW):
+        shared.close()
+        return None
+    log = Log(options.files, path / exclusive.LOG, store_id, found.segment_bytes)
+    core = exclusive.assemble(options, lock, found, shared, log, View(path / exclusive.VIEW, found.view_map_bytes))
+    core.turn.take(time.monotonic() + options.wait_s)
+    try:
+        core.view.attach()
+    finally:
+        core.turn.give_back()
+    return core
+
+
+def close_core(core: Core) -> None:
+    """Let go; the last one out forces the view and marks it clean."""
+    try:
+        core.open_lock.release()
+        if core.open_lock.try_exclusive():
+            _mark_clean(core)
+            core.open_lock.release()
+    finally:
+        drop(core)
+
+
+def _mark_clean(core: Core) -> None:
+    """Alone: what a next boot may trust. Not done where anything is unfinished: the next opener then looks itself."""
+    words = core.words
+    if words[positions.STATE] != positions.LIVE or words[positions.APPENDING]:
+        return
+    known = trust.read(core.files, core.path)
+    if known is None:
+        return
+    try:
+        with core.view.read() as txn:
+            state = view.state(txn)
+        if state.position != words[positions.WRITTEN]:
+            return
+        if words[positions.DURABLE] < state.position:
+            core.log.force(state.position)
+            words[positions.DURABLE] = state.position
+            words[positions.DURABLE_SEQUENCE] = state.sequence
+        core.view.env.sync(True)
+        trust.write(core.files, core.path, known.at(state.position, state.crc, clean=True))
+        words[positions.STATE] = positions.CLOSED
+    except (OSError, lmdb.Error):
+        return
+
+
+def drop(core: Core) -> None:
+    """Close everything, without a word to anyone."""
+    core.view.close()
+    core.log.forget()
+    core.turn.close()
+    core.sync_lock.close()
+    core.prepare_lock.close()
+    core.open_lock.close()
+    core.positions.close()

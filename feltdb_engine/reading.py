@@ -1,0 +1,219 @@
+"""Reading records: by key, in pages, and how many there are.
+
+Every answer waits until the state it used is durable: a key by the sequence of its record or tombstone, a page by
+that of its collection's last write. Readers never block and see one consistent moment.
+"""
+
+import hashlib
+import time
+from collections.abc import Iterator, Sequence
+from typing import Literal
+
+from feltdb_engine import limits, positions, view
+from feltdb_engine.core import Core
+from feltdb_engine.durability import Durability
+from feltdb_engine.errors import InvalidKey, InvalidQuery
+from feltdb_engine.frame import FORMAT
+from feltdb_engine.model import CollectionInfo, Health, Page, Record
+from feltdb_engine.values import encode_collection, encode_id, encode_key, encode_transaction_id, loads
+from feltdb_engine.view import ENTRY, ENTRY_BYTES, StoredTransaction, Timeline, Transaction
+from feltdb_engine.writer import Writer
+
+_KEY_MAX_BYTES = limits.COLLECTION_MAX_CHARS + 1 + limits.ID_MAX_BYTES
+_DURABLE_SEQUENCE = positions.DURABLE_SEQUENCE
+Storage = Literal["clean", "recovered-incomplete-write", "failed", "rebuilding"]
+_unpack = ENTRY.unpack_from
+
+
+class Reader:
+    """The reading side of an open store."""
+
+    def __init__(self, core: Core, durability: Durability, writer: Writer) -> None:
+        self._core = core
+        self._words = core.words
+        self._view = core.view
+        self._begin = core.view.env.begin
+        self._durability = durability
+        self._writer = writer
+        self._next_check = time.monotonic() + limits.READER_CHECK_INTERVAL_S
+
+    def get(self, key: str) -> Record | None:
+        """The live record, or None."""
+        raw = _raw_key(key)
+        with self._begin() as txn:
+            entry = txn.get(raw, None, self._view.records)
+            if entry is None:
+                entry = txn.get(raw, None, self._view.tombstones)
+                if entry is None:
+                    encode_key(key)
+                    return None
+                self.settle(_unpack(entry)[1])
+                return None
+        version, sequence, at_ms = _unpack(entry)
+        if sequence > self._words[_DURABLE_SEQUENCE]:
+            self.settle(sequence)
+        collection, _, record_id = key.partition(":")
+        return Record(
+            collection=collection,
+            id=record_id,
+            version=version,
+            sequence=sequence,
+            updated_at_ms=at_ms,
+            value=loads(entry[ENTRY_BYTES:]),
+        )
+
+    def get_many(self, keys: Sequence[str]) -> list[Record | None]:
+        """The live records, in the order asked, of one moment."""
+        if len(keys) > limits.GET_MANY_MAX_KEYS:
+            raise InvalidKey(f"At most {limits.GET_MANY_MAX_KEYS} keys at once.")
+        encoded = [encode_key(key) for key in keys]
+        found: list[Record | None] = []
+        newest = 0
+        with self._begin() as txn:
+            for collection, record_id in encoded:
+                raw = view.record_key(collection, record_id)
+                entry = self._view.record(txn, raw)
+                used = entry or self._view.tombstone(txn, raw)
+                if used is not None:
+                    newest = max(newest, _unpack(used)[1])
+                found.append(None if entry is None else record(collection.decode(), record_id, entry))
+        self.settle(newest)
+        return found
+
+    def page(self, collection: str, *, after: str | None, limit: int, reverse: bool) -> Page:
+        """Up to `limit` records in key order, after an id (which need not exist)."""
+        name = encode_collection(collection)
+        if not 1 <= limit <= limits.PAGE_MAX_RECORDS:
+            raise InvalidQuery(f"limit is between 1 and {limits.PAGE_MAX_RECORDS}.", pointer="/limit")
+        start = None if after is None else encode_id(after)
+        records: list[Record] = []
+        size = 0
+        more = False
+        with self._begin() as txn:
+            last_write = view.collection(txn, name)[1]
+            for record_id, entry in self.entries(txn, name, start, reverse=reverse):
+                if len(records) == limit or size > limits.PAGE_MAX_BYTES:
+                    more = True
+                    break
+                size += len(entry)
+                records.append(record(collection, record_id, entry))
+        self.settle(last_write)
+        return Page(records=tuple(records), next_after=records[-1].id if more else None)
+
+    def entries(
+        self, txn: Transaction, collection: bytes, after: bytes | None, *, reverse: bool = False
+    ) -> Iterator[tuple[bytes, bytes]]:
+        """Id and entry of the live records of a collection in key order, after an id."""
+        prefix = collection + b"\0"
+        skip = len(prefix)
+        with txn.cursor(db=self._view.records) as cursor:
+            if reverse:
+                bound = prefix + after if after is not None else collection + b"\1"
+                there = cursor.set_range(bound)
+                there = cursor.prev() if there else cursor.last()
+                pairs = cursor.iterprev(keys=True, values=True)
+            else:
+                bound = prefix + (after or b"")
+                there = cursor.set_range(bound)
+                if there and after is not None and cursor.key() == bound:
+                    there = cursor.next()
+                pairs = cursor.iternext(keys=True, values=True)
+            if there:
+                for key, entry in pairs:
+                    if not key.startswith(prefix):
+                        return
+                    yield key[skip:], entry
+
+    def collections(self) -> list[CollectionInfo]:
+        """The collections that have live records, in name order."""
+        with self._begin() as txn:
+            found = view.collections(txn)
+        self.settle(max((last for _, _, last in found), default=0))
+        return [CollectionInfo(name=name.decode(), records=live) for name, live, _ in found if live]
+
+    def transaction(self, transaction_id: str) -> StoredTransaction | None:
+        """The first outcome of a transaction id, once that is durable."""
+        digest = hashlib.sha256(encode_transaction_id(transaction_id)).digest()
+        with self._begin() as txn:
+            known = self._view.transaction(txn, digest)
+        if known is not None:
+            self._published(positions.WRITTEN, known.end)
+            self._durability.wait_position(known.end)
+        return known
+
+    def timelines(self) -> list[Timeline]:
+        """The timelines of the log, oldest first."""
+        with self._begin() as txn:
+            return view.timelines(txn)
+
+    def health(self, floor: int) -> Health:
+        """What can be observed now."""
+        words = self._words
+        with self._begin() as txn:
+            state = view.state(txn)
+            cut = view.recovery(txn)
+        storage: Storage = "clean" if cut is None else "recovered-incomplete-write"
+        if words[positions.STATE] == positions.FAILED:
+            storage = "failed"
+        elif words[positions.STATE] != positions.LIVE:
+            storage = "rebuilding"
+        return Health(
+            storage=storage,
+            byte_offset=None if cut is None else cut[0],
+            discarded_bytes=None if cut is None else cut[1],
+            durable_format=FORMAT,
+            store_id=self._core.manifest.store_id,
+            instance_id=state.instance.hex(),
+            written=words[positions.WRITTEN],
+            durable=words[positions.DURABLE],
+            head=words[_DURABLE_SEQUENCE],
+            floor=floor,
+        )
+
+    def settle(self, sequence: int) -> None:
+        """Return once everything up to `sequence` is durable, also where its writer was killed before publishing it."""
+        words = self._words
+        if sequence <= words[_DURABLE_SEQUENCE]:
+            return
+        self._published(positions.WRITTEN_SEQUENCE, sequence)
+        self._durability.wait_sequence(sequence)
+
+    def _published(self, word: int, target: int) -> None:
+        patience = time.monotonic() + limits.FORCE_PATIENCE_S
+        while self._words[word] < target:
+            if time.monotonic() > patience:
+                self._writer.catch_up(time.monotonic() + limits.TURN_WAIT_S)
+                return
+            time.sleep(0.0001)
+
+    def check_readers(self) -> None:
+        """Once in a while: free the slots of readers that were killed."""
+        now = time.monotonic()
+        if now >= self._next_check:
+            self._next_check = now + limits.READER_CHECK_INTERVAL_S
+            self._view.env.reader_check()
+
+
+def _raw_key(key: str) -> bytes:
+    try:
+        raw = key.encode().replace(b":", b"\0", 1)
+    except (UnicodeEncodeError, AttributeError):
+        encode_key(key)
+        raise
+    if len(raw) > _KEY_MAX_BYTES or ":" not in key:
+        encode_key(key)
+        raise InvalidKey("A key is collection:id.")
+    return raw
+
+
+def record(collection: str, record_id: bytes, entry: bytes) -> Record:
+    """The record an entry holds."""
+    version, sequence, at_ms = _unpack(entry)
+    return Record(
+        collection=collection,
+        id=record_id.decode(),
+        version=version,
+        sequence=sequence,
+        updated_at_ms=at_ms,
+        value=loads(entry[ENTRY_BYTES:]),
+    )

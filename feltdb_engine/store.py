@@ -1,0 +1,307 @@
+"""`Store`: the face of the engine. It checks and encodes what callers say, and hands it to the modules that do the
+work.
+
+One per process and directory: opening the same one again gives the same store, to be closed as often.
+"""
+
+import threading
+import time
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal
+
+from feltdb_engine import forks, frame, limits, opening, requests, timeline
+from feltdb_engine import host as hosts
+from feltdb_engine.core import Core, Options
+from feltdb_engine.decide import Decision
+from feltdb_engine.durability import Durability
+from feltdb_engine.errors import EngineError, FormatUnsupported, ReadOnlyStore, StoreClosed, StoreForked
+from feltdb_engine.feed import Feed
+from feltdb_engine.files import Files, OSFiles
+from feltdb_engine.host import Host
+from feltdb_engine.model import (
+    Actor,
+    Changes,
+    CollectionInfo,
+    CommitResult,
+    Cursor,
+    Health,
+    Mutation,
+    Page,
+    Precondition,
+    QueryResult,
+    Record,
+)
+from feltdb_engine.query import OrderBy, Querier
+from feltdb_engine.reading import Reader
+from feltdb_engine.view import StoredTransaction
+from feltdb_engine.writer import Writer
+
+NOBODY = Actor()
+_stores: dict[tuple[int, int], "Store"] = {}
+_registry = threading.Lock()
+
+
+class Store:
+    """An open store. Any number of threads may use it; other processes may have it open at the same time."""
+
+    def __init__(self, core: Core, *, read_only: bool) -> None:
+        """Not for callers: they use `Store.open`."""
+        self._users = 1
+        self._read_only = read_only
+        self._core = core
+        self._durability = Durability(core)
+        self._writer = Writer(core, self._durability)
+        self._reader = Reader(core, self._durability, self._writer)
+        self._querier = Querier(core, self._reader)
+        self._feed = Feed(core, self._durability)
+        self._max_payload = min(limits.TRANSACTION_MAX_BYTES, core.log.capacity // 4)
+        forks.watch(self)
+
+    @classmethod
+    def open(
+        cls,
+        path: str | Path,
+        *,
+        create: bool = True,
+        durability: Literal["commit", "os"] = "commit",
+        read_only: bool = False,
+        segment_bytes: int = limits.SEGMENT_BYTES,
+        wait_s: float = limits.OPEN_WAIT_S,
+        files: Files | None = None,
+        host: Host | None = None,
+    ) -> "Store":
+        """Open a directory, creating, recovering or rebuilding where that is needed.
+
+        `durability="os"` answers before the disk has it: a power cut may lose the last commits, never order or
+        atomicity. `segment_bytes` counts at creation only. Raises StoreNotFound, StoreRebuilding (after `wait_s`),
+        LogCorrupt, FormatUnsupported.
+        """
+        if segment_bytes % 4096 or not limits.SEGMENT_MIN_BYTES <= segment_bytes <= limits.SEGMENT_MAX_BYTES:
+            raise FormatUnsupported("A segment is a multiple of 4096 bytes, 64 KiB to 1 GiB.")
+        options = Options(
+            path=Path(path).absolute(),
+            create=create and not read_only,
+            durability=durability,
+            segment_bytes=segment_bytes,
+            wait_s=wait_s,
+            files=files or OSFiles(),
+            host=host or Host.current(),
+        )
+        with _registry:
+            shared = _shared(options, read_only)
+            if shared is not None:
+                return shared
+            store = cls(opening.open_core(options), read_only=read_only)
+            _stores[_key(options.path)] = store
+        try:
+            if not read_only:
+                until = time.monotonic() + limits.TURN_WAIT_S
+                timeline.begin_where_due(store._core, store._writer, until)
+        except BaseException:
+            store.close()
+            raise
+        return store
+
+    def __enter__(self) -> "Store":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go. The last process out forces the view, so that the next opening is instant."""
+        with _registry:
+            self._users -= 1
+            if self._users != 0:
+                return
+            for key in [key for key, store in _stores.items() if store is self]:
+                del _stores[key]
+            core = self._core
+            self._shut(StoreClosed("The store was closed."))
+            opening.close_core(core)
+
+    def forked(self) -> None:
+        """In a forked child: answer STORE_FORKED from now on, and close what could hold locks of the parent."""
+        if self._users <= 0:
+            return
+        core = self._core
+        self._users = 0
+        _stores.clear()
+        self._shut(StoreForked("This store was opened by the parent process; open it anew."))
+        forks.abandon(core)
+        for lock in (core.turn, core.sync_lock, core.prepare_lock, core.open_lock):
+            lock.close()
+
+    def _shut(self, why: EngineError) -> None:
+        shut: Any = _Shut(why)
+        self._core = self._durability = self._writer = self._reader = self._querier = self._feed = shut
+
+    @property
+    def store_id(self) -> str:
+        """The store's identity, the same in every copy of its directory."""
+        return self._core.manifest.store_id
+
+    @property
+    def instance_id(self) -> str:
+        """The timeline the store is on."""
+        return self._feed.head().instance_id
+
+    def get(self, key: str) -> Record | None:
+        """The live record at `collection:id`, or None. Raises InvalidKey."""
+        return self._reader.get(key)
+
+    def get_many(self, keys: Sequence[str]) -> list[Record | None]:
+        """The live records at these keys, in their order, of one moment."""
+        return self._reader.get_many(keys)
+
+    def page(self, collection: str, *, after: str | None = None, limit: int = 100, reverse: bool = False) -> Page:
+        """Up to `limit` records in key order, going on after an id."""
+        return self._reader.page(collection, after=after, limit=limit, reverse=reverse)
+
+    def query(
+        self,
+        collection: str,
+        *,
+        where: Mapping[str, Any] | None = None,
+        order_by: OrderBy = (),
+        limit: int = 100,
+        after: str | None = None,
+    ) -> QueryResult:
+        """Records that match (`where.py`), in key order or by fields.
+
+        Raises InvalidQuery, InvalidCursor, ScanLimitExceeded.
+        """
+        return self._querier.query(collection, where=where, order_by=order_by, limit=limit, after=after)
+
+    def collections(self) -> list[CollectionInfo]:
+        """The collections that have live records."""
+        return self._reader.collections()
+
+    def commit(
+        self,
+        mutations: Sequence[Mutation],
+        *,
+        preconditions: Sequence[Precondition] = (),
+        transaction_id: str | None = None,
+        payload_hash: bytes | None = None,
+        actor: Actor = NOBODY,
+        at_ms: int | None = None,
+        deadline: float | None = None,
+    ) -> CommitResult:
+        """Commit all mutations or none, and answer once that is durable.
+
+        A known `transaction_id` with the same payload gives the first outcome, `duplicate` set. `deadline` is in
+        `time.monotonic()` seconds. Raises InvalidKey, InvalidValue, PreconditionFailed, RecordNotFound,
+        IdempotencyConflict, TransactionTooLarge, DeadlineExceeded and the storage errors, each saying whether it is
+        committed.
+        """
+        if self._read_only:
+            raise ReadOnlyStore("The store was opened read-only.")
+        writer = self._writer
+        request = requests.build(
+            mutations,
+            preconditions,
+            transaction_id=transaction_id,
+            payload_hash=payload_hash,
+            actor=actor,
+            at_ms=time.time_ns() // 1_000_000 if at_ms is None else at_ms,
+            max_payload_bytes=self._max_payload,
+        )
+        outcome = writer.commit(request, deadline)
+        self._reader.check_readers()
+        answer = outcome.answer
+        if isinstance(answer, Decision):
+            return CommitResult(
+                transaction_id=transaction_id,
+                instance_id=outcome.state.instance.hex(),
+                base_revision=outcome.state.sequence,
+                revision=outcome.state.sequence + answer.operations,
+                sequences=answer.sequences,
+                versions=answer.versions,
+                at_ms=answer.at_ms,
+                duplicate=False,
+            )
+        return self._first_outcome(str(transaction_id), answer)
+
+    def transaction(self, transaction_id: str) -> CommitResult | None:
+        """The outcome of a transaction id that is remembered, `duplicate` set."""
+        known = self._reader.transaction(transaction_id)
+        return None if known is None else self._first_outcome(transaction_id, known)
+
+    def _first_outcome(self, transaction_id: str, known: StoredTransaction) -> CommitResult:
+        return CommitResult(
+            transaction_id=transaction_id,
+            instance_id=self._reader.timelines()[known.timeline - 1].instance.hex(),
+            base_revision=known.base,
+            revision=known.base + known.operations,
+            sequences=tuple(range(known.base + 1, known.base + known.operations + 1)),
+            versions=known.versions,
+            at_ms=known.at_ms,
+            duplicate=True,
+        )
+
+    def changes(
+        self, after: Cursor | None, *, limit: int = 1000, collections: Collection[str] | None = None
+    ) -> Changes:
+        """Durable operations after a cursor (None = from the start), whole transactions, about `limit` of them.
+
+        Raises FeedCompacted, CursorUnknown, CursorAhead.
+        """
+        return self._feed.changes(after, limit=limit, collections=collections)
+
+    def head(self) -> Cursor:
+        """The last durable operation."""
+        return self._feed.head()
+
+    def start(self) -> Cursor:
+        """Before the oldest operation there is."""
+        return self._feed.start()
+
+    def wait_for_change(self, after: Cursor, timeout_s: float) -> bool:
+        """True as soon as the durable head is beyond the cursor, whoever wrote; False at the time-out."""
+        return self._feed.wait_for_change(after, timeout_s)
+
+    def acknowledge_recovery(self) -> None:
+        """An operator has seen the last recovery: health is clean again."""
+        if self._read_only:
+            raise ReadOnlyStore("The store was opened read-only.")
+        self._writer.own(
+            lambda txn, state: self._writer.append_own(txn, state, frame.ACKNOWLEDGEMENT, b""),
+            time.monotonic() + limits.TURN_WAIT_S,
+        )
+
+    def health(self) -> Health:
+        """What the store observes of itself."""
+        return self._reader.health(self._feed.floor)
+
+
+class _Shut:
+    """What stands in for the open parts once a store is closed: everything asked of it says why."""
+
+    def __init__(self, why: EngineError) -> None:
+        self._why = why
+
+    def __getattr__(self, name: str) -> Any:
+        raise type(self._why)(self._why.message)
+
+
+def _key(path: Path) -> tuple[int, int]:
+    return hosts.identity(path)
+
+
+def _shared(options: Options, read_only: bool) -> Store | None:
+    """The store of this process for that directory, one more user counted."""
+    try:
+        store = _stores.get(_key(options.path))
+    except OSError:
+        return None
+    if store is None:
+        return None
+    if store._read_only != read_only or store._core.durability != options.durability:
+        raise ValueError("This process has the store open with other options.")
+    store._users += 1
+    return store

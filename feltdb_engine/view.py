@@ -1,0 +1,217 @@
+"""The view: the latest state as an LMDB environment that many processes map. This module alone knows its layout.
+
+It can be deleted at any time: `apply.py` makes it again from the log. Layout, format number 0 (`FORMAT`; another number
+means rebuild), numbers little-endian except in keys, where they are big-endian so that they sort:
+
+    unnamed     00 "state"             u64 position, u32 crc, u32 timeline, u64 epoch, u64 sequence, i64 at_ms, 16s
+    instance,
+                                   u64 begin: where the frame that ends at position begins
+                00 "recovery"          u64 position, u64 discarded: the last recovery nobody has acknowledged
+                01 collection          u64 live records, u64 sequence of its last write, u64 version floor (0)
+                02 u32 ordinal         16s instance, 16s parent, u64 fork, u64 reserved
+    records     collection 00 id       u64 version, u64 sequence, i64 at_ms, value
+    tombstones  collection 00 id       u64 version, u64 sequence, i64 at_ms
+    transactions  SHA-256 of the id    32s payload hash, u64 end position, u64 base, i64 at_ms, u32 timeline,
+                                       u32 operations, then u64 version after it per mutation
+    feed        u64 sequence           u64 position of the frame that goes on from that sequence; about one per 16 KiB
+
+A record is in `records` or, once deleted, in `tombstones`, which keep its version counting.
+"""
+
+import struct
+from pathlib import Path
+from typing import Final, NamedTuple, TypeAlias
+
+import lmdb
+
+from feltdb_engine import limits
+from feltdb_engine.frame import Chain
+
+FORMAT: Final = 0
+STATE_KEY: Final = b"\x00state"
+RECOVERY_KEY: Final = b"\x00recovery"
+COLLECTION_PREFIX: Final = b"\x01"
+TIMELINE_PREFIX: Final = b"\x02"
+
+STATE: Final = struct.Struct("<QIIQQq16sQ")
+RECOVERY: Final = struct.Struct("<QQ")
+COLLECTION: Final = struct.Struct("<QQQ")
+TIMELINE: Final = struct.Struct("<16s16sQQ")
+ENTRY: Final = struct.Struct("<QQq")
+ENTRY_BYTES: Final = ENTRY.size
+TRANSACTION: Final = struct.Struct("<32sQQqII")
+POSITION: Final = struct.Struct("<Q")
+SEQUENCE_KEY: Final = struct.Struct(">Q")
+ORDINAL_KEY: Final = struct.Struct(">I")
+
+Transaction: TypeAlias = "lmdb.Transaction[bytes]"
+
+
+class State(NamedTuple):
+    """How far the view is, and on which timeline."""
+
+    position: int
+    crc: int
+    timeline: int
+    epoch: int
+    sequence: int
+    at_ms: int
+    instance: bytes
+    begin: int
+
+    def chain(self) -> Chain:
+        """The state the next frame goes on from."""
+        return Chain(self.position, self.crc, self.epoch, self.sequence, self.at_ms)
+
+
+class StoredTransaction(NamedTuple):
+    """The first outcome of a transaction id."""
+
+    payload_hash: bytes
+    end: int
+    base: int
+    at_ms: int
+    timeline: int
+    operations: int
+    versions: tuple[int, ...]
+
+
+class Timeline(NamedTuple):
+    """One timeline; its parent was left after `fork`."""
+
+    instance: bytes
+    parent: bytes | None
+    fork: int
+
+
+def record_key(collection: bytes, record_id: bytes) -> bytes:
+    """The key of a record; collections never contain the separator."""
+    return collection + b"\0" + record_id
+
+
+class View:
+    """An open view. Whoever writes holds the turn."""
+
+    def __init__(self, directory: Path, map_bytes: int) -> None:
+        self.env = lmdb.Environment(
+            str(directory),
+            map_size=map_bytes,
+            max_readers=limits.VIEW_MAX_READERS,
+            max_dbs=limits.VIEW_MAX_DATABASES,
+            max_spare_txns=16,
+            sync=False,
+            metasync=False,
+            writemap=False,
+            mode=0o640,
+        )
+        self.env.reader_check()
+
+    def create(self) -> None:
+        """Make the databases of an empty view. The caller has the directory to itself."""
+        with self.env.begin(write=True) as txn:
+            self._databases(txn, create=True)
+
+    def attach(self) -> None:
+        """Find the databases. Raises `lmdb.Error` where this is not a whole view. The caller holds the turn.
+
+        A write transaction, because what a read transaction opens ends with it.
+        """
+        with self.env.begin(write=True) as txn:
+            self._databases(txn, create=False)
+
+    def _databases(self, txn: Transaction, *, create: bool) -> None:
+        self.records = self.env.open_db(b"records", txn=txn, create=create)
+        self.tombstones = self.env.open_db(b"tombstones", txn=txn, create=create)
+        self.transactions = self.env.open_db(b"transactions", txn=txn, create=create)
+        self.feed = self.env.open_db(b"feed", txn=txn, create=create)
+
+    def read(self) -> Transaction:
+        """A read transaction: one consistent moment. Keep it short."""
+        return self.env.begin()
+
+    def write(self) -> Transaction:
+        """The write transaction. The caller holds the turn."""
+        return self.env.begin(write=True)
+
+    def close(self) -> None:
+        """Let go of the environment."""
+        self.env.close()
+
+    def record(self, txn: Transaction, key: bytes) -> bytes | None:
+        """The entry of a live record."""
+        return txn.get(key, db=self.records)
+
+    def tombstone(self, txn: Transaction, key: bytes) -> bytes | None:
+        """The entry of a deleted record."""
+        return txn.get(key, db=self.tombstones)
+
+    def transaction(self, txn: Transaction, digest: bytes) -> StoredTransaction | None:
+        """The first outcome of a transaction id, by the SHA-256 of the id."""
+        data = txn.get(digest, db=self.transactions)
+        if data is None:
+            return None
+        head = TRANSACTION.unpack_from(data)
+        count = (len(data) - TRANSACTION.size) // 8
+        payload_hash, end, base, at_ms, timeline, operations = head
+        versions = struct.unpack_from(f"<{count}Q", data, TRANSACTION.size)
+        return StoredTransaction(payload_hash, end, base, at_ms, timeline, operations, versions)
+
+    def feed_position(self, txn: Transaction, after: int) -> tuple[int, int] | None:
+        """A sequence at or before `after` and the position of the frame that goes on from it."""
+        with txn.cursor(db=self.feed) as cursor:
+            key = SEQUENCE_KEY.pack(after)
+            found = cursor.set_range(key)
+            if not (found and cursor.key() == key) and not (cursor.prev() if found else cursor.last()):
+                return None
+            return SEQUENCE_KEY.unpack(cursor.key())[0], POSITION.unpack(cursor.value())[0]
+
+
+def empty_state(chain: Chain) -> State:
+    """The state of a view to which nothing was applied yet; timelines are counted from 1."""
+    return State(chain.position, chain.crc, 0, chain.epoch, chain.sequence, chain.at_ms, bytes(16), chain.position)
+
+
+def state(txn: Transaction) -> State:
+    """How far the view is. Raises `lmdb.Error` where this is no view of ours."""
+    data = txn.get(STATE_KEY)
+    if data is None:
+        raise lmdb.CorruptedError("the view has no state")
+    return State(*STATE.unpack(data))
+
+
+def recovery(txn: Transaction) -> tuple[int, int] | None:
+    """Position and discarded bytes of the last recovery nobody has acknowledged."""
+    data = txn.get(RECOVERY_KEY)
+    return None if data is None else RECOVERY.unpack(data)
+
+
+def collection(txn: Transaction, name: bytes) -> tuple[int, int, int]:
+    """Live records, sequence of the last write, version floor."""
+    data = txn.get(COLLECTION_PREFIX + name)
+    return (0, 0, 0) if data is None else COLLECTION.unpack(data)
+
+
+def collections(txn: Transaction) -> list[tuple[bytes, int, int]]:
+    """All collections there ever were, in name order: name, live records, sequence of the last write."""
+    found = []
+    with txn.cursor() as cursor:
+        cursor.set_range(COLLECTION_PREFIX)
+        for key, data in cursor:
+            if not key.startswith(COLLECTION_PREFIX):
+                break
+            live, last, _ = COLLECTION.unpack(data)
+            found.append((key[1:], live, last))
+    return found
+
+
+def timelines(txn: Transaction) -> list[Timeline]:
+    """All timelines of the log, oldest first."""
+    found = []
+    with txn.cursor() as cursor:
+        cursor.set_range(TIMELINE_PREFIX)
+        for key, data in cursor:
+            if not key.startswith(TIMELINE_PREFIX):
+                break
+            instance, parent, fork, _ = TIMELINE.unpack(data)
+            found.append(Timeline(instance, parent if any(parent) else None, fork))
+    return found

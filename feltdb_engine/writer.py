@@ -1,0 +1,248 @@
+"""One commit: take the turn, catch up, decide, append, apply, commit the view, publish, give the turn back, be durable.
+
+See docs/engine.md for the protocol and what a crash at each step leaves behind.
+"""
+
+import errno
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+import lmdb
+
+from feltdb_engine import frame, limits, positions, view
+from feltdb_engine.apply import apply
+from feltdb_engine.core import Core
+from feltdb_engine.decide import Decision, Request, decide
+from feltdb_engine.durability import Durability, fail, failed
+from feltdb_engine.errors import EngineError, StorageError, StorageFull, StorageWriteFailed, StoreRebuilding
+from feltdb_engine.frame import Frame
+from feltdb_engine.recovery import catch_up
+from feltdb_engine.view import State, StoredTransaction, Transaction
+
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+class Outcome(NamedTuple):
+    """What the turn brought, and the log position it rests on: nobody is told before that is durable."""
+
+    answer: Decision | StoredTransaction
+    state: State
+    end: int
+    refusal: EngineError | None = None
+
+
+class _Reading:
+    """The state inside the write transaction, as `decide` sees it."""
+
+    __slots__ = ("_txn", "_view", "record", "tombstone")
+
+    def __init__(self, of: view.View, txn: Transaction) -> None:
+        self._view = of
+        self._txn = txn
+        get, records, tombstones = txn.get, of.records, of.tombstones
+        self.record: Callable[[bytes], bytes | None] = lambda key: get(key, None, records)
+        self.tombstone: Callable[[bytes], bytes | None] = lambda key: get(key, None, tombstones)
+
+    def transaction(self, digest: bytes) -> StoredTransaction | None:
+        return self._view.transaction(self._txn, digest)
+
+
+class Writer:
+    """The writing side of an open store."""
+
+    def __init__(self, core: Core, durability: Durability) -> None:
+        self._core = core
+        self._words = core.words
+        self._durability = durability
+
+    def commit(self, request: Request, deadline: float | None) -> Outcome:
+        """Commit and be durable. Raises the refusals of `decide`, StorageError and DeadlineExceeded."""
+        until = time.monotonic() + limits.TURN_WAIT_S if deadline is None else deadline
+        try:
+            outcome = self._turn(until, lambda txn, state: self._decide(txn, state, request))
+        except StorageFull:
+            # Readers that were killed may pin pages that could be used again: let go of them, once.
+            if self._core.view.env.reader_check() == 0:
+                raise
+            outcome = self._turn(until, lambda txn, state: self._decide(txn, state, request))
+        self._durability.wait_position(outcome.end, deadline)
+        self._prepare_ahead()
+        if outcome.refusal is not None:
+            raise outcome.refusal
+        return outcome
+
+    def own(self, act: Callable[[Transaction, State], Outcome], deadline: float) -> None:
+        """Run a step of the engine's own in the turn, and be durable."""
+        self._durability.wait_position(self._turn(deadline, act).end)
+
+    def append_own(self, txn: Transaction, state: State, kind: int, content: bytes) -> Outcome:
+        """Append a frame without operations, inside `own`."""
+        after = self._append_frame(txn, state, kind, 0, state.at_ms, content)
+        return nothing_done(after)
+
+    def catch_up(self, deadline: float) -> None:
+        """Publish what a killed writer left, for readers that wait for it."""
+        self.own(lambda _txn, state: nothing_done(state), deadline)
+
+    def _turn(self, until: float, act: Callable[[Transaction, State], Outcome]) -> Outcome:
+        core, words = self._core, self._words
+        core.turn.take(until)
+        try:
+            if words[positions.STATE] != positions.LIVE:
+                raise refusal(words[positions.STATE])
+            txn = core.view.write()
+            try:
+                state = view.state(txn)
+                if words[positions.APPENDING] or state.position != words[positions.WRITTEN]:
+                    txn.abort()
+                    catch_up(core)
+                    txn = core.view.write()
+                    state = view.state(txn)
+                return act(txn, state)
+            finally:
+                txn.abort()
+        except lmdb.Error as error:
+            raise as_storage_error(error) from error
+        finally:
+            core.turn.give_back()
+
+    def _decide(self, txn: Transaction, state: State, request: Request) -> Outcome:
+        try:
+            answer = decide(_Reading(self._core.view, txn), state, request)
+        except EngineError as refused:
+            return nothing_done(state)._replace(refusal=refused)
+        if isinstance(answer, StoredTransaction):
+            return Outcome(answer, state, answer.end)
+        after = self._append_frame(txn, state, frame.TRANSACTION, answer.operations, answer.at_ms, answer.payload)
+        return Outcome(answer, state, after.position)
+
+    def _append_frame(self, txn: Transaction, state: State, kind: int, count: int, at_ms: int, content: bytes) -> State:
+        """Append one frame, behind a segment frame where a new segment begins with it."""
+        log, chain = self._core.log, state.chain()
+        durable = self._words[positions.DURABLE]
+        frames: list[Frame] = []
+        opening = b""
+        if not log.fits(chain.position, frame.encoded_bytes(len(content))):
+            self._durability.force_all(chain.position)
+            durable = max(durable, chain.position)
+            opening, first = log.segment_frame(chain, durable)
+            frames.append(first)
+            chain = first.chain()
+        encoded, made = frame.encode(chain, kind=kind, operations=count, durable=durable, at_ms=at_ms, payload=content)
+        frames.append(made)
+        return self._append(txn, state, opening + encoded if opening else encoded, frames)
+
+    def _append(self, txn: Transaction, state: State, data: bytes, frames: list[Frame]) -> State:
+        """From the first byte in the log to the published position; undone whole where the view cannot follow."""
+        core, words = self._core, self._words
+        step = core.files.step
+        begin, end = frames[0].position, frames[-1].end
+        if words[positions.PREPARED] < end:
+            self._make_room(end)
+        step("append")
+        words[positions.APPENDING] = 1
+        try:
+            core.log.append(begin, data)
+            step("appended")
+            after = state
+            for made in frames:
+                after = apply(core.view, txn, after, made)
+            step("view commit")
+            txn.commit()
+            step("view committed")
+        except BaseException as error:
+            if not self._took_effect(txn, end):
+                self._undo(begin, end, error)
+                raise AssertionError("undo always raises") from error
+            if isinstance(error, Exception):
+                pass  # the commit did happen: it is published, and answered, like any other
+            else:
+                self._publish(frames[-1])
+                raise
+        self._publish(frames[-1])
+        return after
+
+    def _publish(self, last: Frame) -> None:
+        words = self._words
+        self._core.files.step("publish")
+        words[positions.WRITTEN] = last.end
+        words[positions.WRITTEN_SEQUENCE] = last.last
+        words[positions.APPENDING] = 0
+        self._core.files.step("published")
+
+    def _took_effect(self, txn: Transaction, end: int) -> bool:
+        """Whether the view has the frame although its commit did not return."""
+        try:
+            txn.abort()
+            with self._core.view.read() as reading:
+                state = view.state(reading)
+            return state.position == end
+        except lmdb.Error:
+            return False
+
+    def _undo(self, begin: int, end: int, cause: BaseException) -> None:
+        """Zero the frame and force the zeroes, still holding the turn. Always raises."""
+        core = self._core
+        try:
+            core.files.step("undo")
+            core.log.zero(begin, end)
+        except OSError as error:
+            fail(core, f"undo: {error}")
+            raise failed("unknown") from error
+        self._words[positions.APPENDING] = 0
+        if isinstance(cause, lmdb.Error | OSError):
+            raise as_storage_error(cause) from cause
+        raise cause
+
+    def _make_room(self, end: int) -> None:
+        """Zero-filled space up to `end`, before the first byte of the frame: a full disk refuses all of it here."""
+        core, words = self._core, self._words
+        while not core.prepare_lock.try_exclusive():
+            time.sleep(0.0002)
+        try:
+            prepared = max(words[positions.PREPARED], core.log.start_of(end - 1))
+            while prepared < end:
+                prepared = core.log.prepare(prepared)
+                words[positions.PREPARED] = prepared
+        except OSError as error:
+            core.log.forget()
+            raise as_storage_error(error) from error
+        finally:
+            core.prepare_lock.release()
+
+    def _prepare_ahead(self) -> None:
+        """After a commit was answered for: one step of zero-filling where space runs low. Not done is no harm."""
+        core, words = self._core, self._words
+        if words[positions.PREPARED] - words[positions.WRITTEN] >= limits.PREPARE_AHEAD_BYTES:
+            return
+        if not core.prepare_lock.try_exclusive():
+            return
+        try:
+            prepared = words[positions.PREPARED]
+            if prepared - words[positions.WRITTEN] < limits.PREPARE_AHEAD_BYTES:
+                words[positions.PREPARED] = core.log.prepare(prepared)
+        except OSError:
+            pass  # the commit that needs the space says what is wrong
+        finally:
+            core.prepare_lock.release()
+
+
+def nothing_done(state: State) -> Outcome:
+    """The outcome of a step that rests on this state and decided nothing."""
+    return Outcome(Decision(b"", 0, state.at_ms, (), ()), state, state.position)
+
+
+def refusal(state: int) -> EngineError:
+    """Why a store in this state takes no writes."""
+    if state == positions.FAILED:
+        return failed("no")
+    return StoreRebuilding("The store is being opened anew; ask again shortly.")
+
+
+def as_storage_error(error: lmdb.Error | OSError) -> StorageError:
+    """A refusal of something that was undone, or never begun."""
+    code = error.errno if isinstance(error, OSError) else getattr(error, "code", 0)
+    if code in _FULL or isinstance(error, lmdb.MapFullError):
+        return StorageFull("There is no room on the disk. Nothing was written; reads go on.")
+    return StorageWriteFailed(f"The write failed and was undone: {error}")

@@ -33,6 +33,10 @@ class Row:
 
 KEYS: list[Row] = [
     Row("GET", "/v1/keys/current", scope=None, namespaced=False),
+    Row("GET", "/v1/keys", scope="keys:admin", namespaced=False),
+    Row("POST", "/v1/keys", scope="keys:admin", body={"name": "k", "scopes": ["keys:admin"]}, namespaced=False),
+    Row("GET", "/v1/keys/nobody", scope="keys:admin", namespaced=False),
+    Row("DELETE", "/v1/keys/nobody", scope="keys:admin", namespaced=False),
 ]
 
 STATE: list[Row] = []

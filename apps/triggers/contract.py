@@ -8,8 +8,8 @@ the trigger has none, and nothing else may take part (no clock, no id, no sequen
      "trigger":  {"change_kind", "enabled", "predicate", "source_collection"},
      "version":  1}
 
-Version 1 knows the predicate `{"field", "equals"}`; an input whose predicate needs more (`predicate.py`) is of version 2
-and otherwise the same. A trigger on several kinds of change is, for one change, the trigger on that change's kind.
+Version 1 knows the predicate `{"field", "equals"}`; an input that needs more (`predicate.py`) is of version 2, else the
+same. A trigger on several kinds of change is, for one change, the trigger on that change's kind.
 
 The checks run in this order, and the first that fails is the reason:
 
@@ -167,7 +167,7 @@ def decide_wire(raw: bytes) -> bytes:
 
 
 def read_input(raw: bytes) -> tuple[Change, Terms]:
-    """Read the wire form. Raises `ContractError`: first for what cannot be read, then for contract, then for version."""
+    """Read the wire form. Raises `ContractError`: for what cannot be read, then for contract, then for version."""
     document = _members(_parse(raw), "input", required={"change", "contract", "trigger", "version"})
     version = document["version"]
     if not isinstance(document["contract"], str) or not isinstance(version, int) or isinstance(version, bool):

@@ -2,14 +2,19 @@
 
 # A definition
 MAX_ID_CHARS = 128  # trigger ids travel in idempotency keys, URLs and log lines
-MAX_TEXT_CHARS = 256  # capability, application, environment, revision, subject id, connection scope
+MAX_TEXT_CHARS = 200  # capability, application, environment, revision, subject id, author: as in the work it becomes
+MAX_COLLECTION_CHARS = 128  # as in the engine
+MAX_KEY_CHARS = 512  # a record's key: collection, colon, id
+MAX_INSTANCE_CHARS = 64  # the engine's store and timeline ids
+MAX_CURSOR_CHARS = 128  # `start_from`: now, beginning, or a cursor's text
+MAX_REASON_CHARS = 1_000  # kept of a reason or of a refusal's message
 MAX_CONNECTION_SCOPES = 64  # copied into every workload
 MAX_CAPABILITIES = 64  # copied into every workload, compared in every claim
 MAX_DELAY_MS = 366 * 24 * 3600 * 1000  # a year: further away is a schedule, not a delay
 MAX_LAG_OPERATIONS_DEFAULT = 1_000_000  # how far retention waits for a trigger that does not keep up
 MAX_LAG_OPERATIONS = 1_000_000_000
 MAX_TRIGGERS_PER_NAMESPACE = 10_000  # one pass reads them all
-MAX_PRIORITY = 2**31 - 1  # a 32-bit column, as in the work it becomes
+MAX_DEPTH = 16  # changes made by work made by changes ...: beyond, a loop is certain
 
 # A predicate
 MAX_PREDICATE_DEPTH = 16  # nodes from the root; evaluation recurses
@@ -20,14 +25,16 @@ MAX_IN_VALUES = 1_000  # members of an `in` list
 # A pass
 SCAN_OPERATIONS = 1_000  # operations read at once; a larger single transaction is read whole
 BATCH_ROWS = 100  # workloads in one SQL transaction: SQLite has one writer and the API waits behind us
+BATCH_BYTES = 8 * 1024 * 1024  # of their inputs: a hundred large records would hold the database for too long
 YIELD_S = 0.002  # between batches, so that a waiting API write gets the turn
-PASS_BATCHES = 200  # batches of one namespace before the next namespace has its turn
-BATCH_ATTEMPTS = 3  # thrown-away batches (a definition changed meanwhile) before the pass lets go
-DEADLOCK_ATTEMPTS = 3  # on a database that reports serialisation failures
+QUIET_FLUSH_S = 1.0  # cursors that only passed changes by are stored this often: no transaction for each such change
+QUIET_FLUSH_OPERATIONS = 10_000  # ... or once they are this far ahead: a restart looks at no more than these again
+STALE_STEPS = 50  # steps overtaken by others in a row before an evaluation by hand gives up
 
 # The evaluator's loop
-LEASE_MS = 10_000  # one evaluator works a namespace at a time; a killed one is replaced after this
-IDLE_WAIT_S = 1.0  # longest sleep of a namespace without new changes: new triggers and namespaces are noticed then
+LEASE_MS = 5_000  # one evaluator works a namespace at a time; a killed one is replaced after this
+IDLE_WAIT_S = 1.0  # longest sleep: new triggers and namespaces are noticed then
+WAIT_SLICE_S = 0.05  # between looks at the heads of several namespaces, and at whether to stop
+STEPS_PER_TURN = 20  # steps of one namespace before the next has its turn
 BACKOFF_FIRST_S = 0.5  # after a storage failure
 BACKOFF_LAST_S = 30.0
-QUARANTINE_REASON_CHARS = 1_000  # of the refusal's message that is kept

@@ -1,0 +1,202 @@
+"""One SQL transaction: work in, cursors forward, both or neither.
+
+Every cursor moves only where it stands as it was read, for the revision that was read, and only while its trigger is
+live; one that does not throws the whole batch away. So two evaluators, or an evaluator and a change of a trigger, can
+never both have their way, and a crash before the commit changes nothing, after it leaves nothing to do.
+Everything is prepared beforehand: nothing is read from the store and nothing is matched in here.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from django.db import IntegrityError, OperationalError, transaction
+
+from apps.triggers.errors import ControlPlaneMismatch, TriggerStorageFailure
+from apps.triggers.evaluation.compiled import CompiledTrigger, source_change_id
+from apps.triggers.evaluation.position import Seen
+from apps.triggers.limits import BATCH_ROWS, MAX_KEY_CHARS, MAX_REASON_CHARS
+from apps.triggers.models import NamespacePosition, TriggerCursor, TriggerQuarantine
+from apps.workloads.models import Request
+from apps.workloads.services import Admission, Prepared, admit_many
+from feltdb_engine.model import Cursor, Operation
+
+RETRYABLE_SQLSTATES = ("40001", "40P01")  # serialization failure, deadlock: the batch lost a race
+SQL_IDS = 500  # ids in one statement
+
+
+class BatchStale(Exception):
+    """A cursor, a revision or the position was not as read; nothing was written. Read again."""
+
+
+class ForeignWork(ControlPlaneMismatch):
+    """Work under this trigger's key came from another change than the one the store holds there."""
+
+    def __init__(self, compiled: CompiledTrigger, operation: Operation, workload_id: str) -> None:
+        super().__init__(
+            f"{workload_id} was made under the key of change {operation.sequence}, but by another change",
+            workload_id=workload_id,
+            sequence=operation.sequence,
+        )
+        self.compiled = compiled
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Work:
+    """A matching change, ready to be admitted."""
+
+    compiled: CompiledTrigger
+    operation: Operation
+    prepared: Prepared
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Refused:
+    """A matching change that cannot become work."""
+
+    compiled: CompiledTrigger
+    operation: Operation
+    code: str
+    message: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CursorMove:
+    """One trigger's cursor, from where it was read to where it shall be."""
+
+    trigger_pk: int
+    revision: int
+    before: Cursor
+    after: Cursor
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Batch:
+    """What one transaction does. `work` and `refused` together are at most `BATCH_ROWS`."""
+
+    namespace: str
+    work: Sequence[Work]
+    refused: Sequence[Refused]
+    moves: Sequence[CursorMove]
+    seen_before: Seen
+    seen_after: Seen
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TriggeredWorkload:
+    """One line of the account: which change made which work for which trigger, or had made it before."""
+
+    trigger_id: str
+    source_change_id: str
+    workload_id: str
+    duplicate: bool
+
+
+def commit(batch: Batch, *, now_ms: int) -> list[TriggeredWorkload]:
+    """Carry out a batch.
+
+    Raises `BatchStale` when it was overtaken, `ForeignWork` for a key that another change used,
+    `TriggerStorageFailure` when the database failed; whatever is raised, nothing was written.
+    """
+    assert len(batch.work) + len(batch.refused) <= BATCH_ROWS  # noqa: S101 - the caller splits
+    try:
+        with transaction.atomic(durable=True):
+            _hold_position(batch, now_ms)
+            admissions = admit_many([row.prepared for row in batch.work], now_ms=now_ms)
+            _refuse_foreign(batch.work, admissions)
+            _quarantine(batch, now_ms)
+            _move(batch.moves)
+    except IntegrityError as error:
+        raise BatchStale(str(error)) from error
+    except OperationalError as error:
+        if getattr(error.__cause__, "sqlstate", None) in RETRYABLE_SQLSTATES:
+            raise BatchStale(str(error)) from error
+        raise TriggerStorageFailure(f"the control plane's database failed: {error}") from error
+    return [
+        TriggeredWorkload(
+            trigger_id=row.compiled.trigger_id,
+            source_change_id=source_change_id(row.operation),
+            workload_id=admission.workload.workload_id,
+            duplicate=not admission.created,
+        )
+        for row, admission in zip(batch.work, admissions, strict=True)
+    ]
+
+
+def _hold_position(batch: Batch, now_ms: int) -> None:
+    """Take the namespace's row first, so that evaluators queue for it instead of meeting among the cursors."""
+    before, after = batch.seen_before, batch.seen_after
+    hit = NamespacePosition.objects.filter(
+        namespace=batch.namespace,
+        mismatch_code="",
+        store_id=before.store_id,
+        instance_id=before.instance_id,
+        sequence=before.sequence,
+        content_hash=before.content_hash,
+    ).update(
+        instance_id=after.instance_id, sequence=after.sequence, content_hash=after.content_hash, updated_at_ms=now_ms
+    )
+    if hit != 1:
+        raise BatchStale("the namespace's position moved")
+
+
+def _refuse_foreign(work: Sequence[Work], admissions: Sequence[Admission]) -> None:
+    """A known key is a duplicate only if the same change made it; the trigger may have been redefined since."""
+    conflicts = [
+        (row, admission.workload)
+        for row, admission in zip(work, admissions, strict=True)
+        if admission.conflict is not None
+    ]
+    if not conflicts:
+        return
+    inputs = dict(
+        Request.objects.filter(workload__in=[workload.pk for _, workload in conflicts]).values_list("pk", "input")
+    )
+    for row, workload in conflicts:
+        stored = inputs.get(workload.pk)
+        source = stored.get("source") if isinstance(stored, dict) else None
+        if not isinstance(source, dict) or source.get("content_hash") != row.operation.content_hash:
+            raise ForeignWork(row.compiled, row.operation, workload.workload_id)
+
+
+def _quarantine(batch: Batch, now_ms: int) -> None:
+    if not batch.refused:
+        return
+    TriggerQuarantine.objects.bulk_create(
+        [
+            TriggerQuarantine(
+                trigger_id=row.compiled.pk,
+                namespace=batch.namespace,
+                instance_id=row.operation.instance_id,
+                sequence=row.operation.sequence,
+                record_key=row.operation.key[:MAX_KEY_CHARS],
+                change_kind=row.operation.kind,
+                content_hash=row.operation.content_hash,
+                trigger_revision=row.compiled.revision,
+                code=row.code,
+                message=row.message[:MAX_REASON_CHARS],
+                at_ms=now_ms,
+            )
+            for row in batch.refused
+        ],
+        ignore_conflicts=True,  # a rewound cursor finds its refusals already there
+    )
+
+
+def _move(moves: Iterable[CursorMove]) -> None:
+    """Move each cursor, those that make the same move in one statement. Each must be hit, or the batch is stale."""
+    alike: dict[tuple[int, Cursor, Cursor], list[int]] = defaultdict(list)
+    for move in moves:
+        alike[move.revision, move.before, move.after].append(move.trigger_pk)
+    for (revision, before, after), pks in alike.items():
+        for start in range(0, len(pks), SQL_IDS):
+            some = pks[start : start + SQL_IDS]
+            hit = TriggerCursor.objects.filter(
+                pk__in=some,
+                live=True,
+                revision=revision,
+                instance_id=before.instance_id,
+                sequence=before.sequence,
+            ).update(instance_id=after.instance_id, sequence=after.sequence)
+            if hit != len(some):
+                raise BatchStale("a trigger or its cursor changed")

@@ -1,0 +1,142 @@
+"""A trigger made ready to be tested against changes, and the work one of its changes becomes. Pure.
+
+Not here: where triggers stand (`standing.py`) and what is written (`batches.py`).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from apps.triggers import contract, limits
+from apps.triggers.contract import Change, Decision, Terms
+from apps.triggers.definition import Definition, of_trigger
+from apps.triggers.models import Trigger
+from apps.triggers.predicate import parse
+from apps.workloads.commands import CreateWorkload
+from feltdb_engine.model import Operation
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CompiledTrigger:
+    """One revision of a trigger, ready to test. `terms` holds, per watched kind, the contract's part of it."""
+
+    pk: int
+    namespace: str
+    revision: int
+    definition: Definition
+    terms: Mapping[str, Terms]
+
+    @property
+    def trigger_id(self) -> str:
+        """The id people gave it."""
+        return self.definition.trigger_id
+
+    @property
+    def collection(self) -> str:
+        """The collection it watches."""
+        return self.definition.source_collection
+
+    def decide(self, change: Change) -> Decision:
+        """Decide a change of a watched kind, by the contract."""
+        return contract.decide(change, self.terms[change.change_kind])
+
+
+def compile_trigger(trigger: Trigger) -> CompiledTrigger:
+    """Make a stored trigger ready. It is tested as enabled: who is not is never asked."""
+    definition = of_trigger(trigger)
+    predicate = None if definition.predicate is None else parse(definition.predicate)
+    return CompiledTrigger(
+        pk=trigger.pk,
+        namespace=trigger.namespace,
+        revision=trigger.revision,
+        definition=definition,
+        terms={
+            kind: Terms(
+                change_kind=kind,
+                enabled=True,
+                source_collection=definition.source_collection,
+                predicate=predicate,
+            )
+            for kind in definition.change_kinds
+        },
+    )
+
+
+def source_change_id(operation: Operation) -> str:
+    """Return the change's name: timeline and sequence."""
+    return f"{operation.instance_id}:{operation.sequence}"
+
+
+def idempotency_key(trigger_id: str, operation: Operation) -> str:
+    """Return the key under which this change makes this trigger's work, once."""
+    return f"state-trigger:{trigger_id}:{source_change_id(operation)}"
+
+
+def work_for(compiled: CompiledTrigger, operation: Operation, change: Change, *, depth: int) -> CreateWorkload:
+    """Return the work that a matching change becomes. `depth` is 1 for a change that no work made."""
+    definition = compiled.definition
+    not_before_at_ms = definition.not_before_at_ms
+    if definition.delay_ms is not None:
+        not_before_at_ms = operation.at_ms + definition.delay_ms
+    return CreateWorkload(
+        namespace=compiled.namespace,
+        application_id=definition.application_id,
+        environment=definition.environment,
+        definition_id=definition.target_capability,
+        definition_revision=definition.definition_revision,
+        trigger=f"state_change:{definition.trigger_id}",
+        input=_input(compiled, operation, change, depth),
+        requested_by=definition.requested_by,
+        authorization_snapshot=definition.authorization_snapshot,
+        capability_snapshot=frozenset(definition.capability_snapshot or (definition.target_capability,)),
+        connection_scopes=frozenset(definition.connection_scopes),
+        priority=definition.priority,
+        idempotency_key=idempotency_key(definition.trigger_id, operation),
+        retry_policy=definition.retry_policy,
+        timeouts=definition.timeouts,
+        not_before_at_ms=not_before_at_ms,
+    )
+
+
+def _input(compiled: CompiledTrigger, operation: Operation, change: Change, depth: int) -> dict[str, Any]:
+    terms = compiled.terms[operation.kind]
+    key = operation.key
+    return {
+        "provenance": {
+            "trigger_id": compiled.trigger_id,
+            "trigger_revision": compiled.revision,
+            "source_change_id": source_change_id(operation),
+            "source_collection": operation.collection,
+            "source_key": key,
+            "change_kind": operation.kind,
+            "depth": depth,
+            "contract": {
+                "id": contract.CONTRACT_ID,
+                "version": contract.version_of(terms),
+                "runtime": contract.RUNTIME,
+                "input_digest": contract.input_digest(change, terms),
+            },
+        },
+        "source": {
+            "origin": operation.instance_id,
+            "sequence": operation.sequence,
+            "key": key,
+            "collection": operation.collection,
+            "content_hash": operation.content_hash,
+        },
+        "record": operation.value,
+    }
+
+
+def refusal_of_depth(compiled: CompiledTrigger, operation: Operation, depth: int) -> str | None:
+    """Say why this change may not make more work, or None.
+
+    A trigger is not fed by its own work unless it has a depth limit; and no chain of work goes beyond the limit.
+    """
+    limit = compiled.definition.depth_limit
+    if limit is None and operation.actor.trigger_id == compiled.trigger_id:
+        return "the change was made by this trigger's own work, and the trigger has no depth_limit"
+    bound = limits.MAX_DEPTH if limit is None else limit
+    if depth > bound:
+        return f"the change lies {depth} deep in a chain of work made by changes; the limit is {bound}"
+    return None

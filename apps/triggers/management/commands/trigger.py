@@ -1,0 +1,169 @@
+"""`manage.py trigger define|list|status|evaluate|enable|disable|pause|resume|delete`: triggers from the command line.
+
+Safe while the server runs: every subcommand is one service call, and what it changes every process sees at once.
+"""
+
+import sys
+from pathlib import Path
+from typing import Any, NoReturn
+
+from django.core.management.base import CommandParser
+
+from apps.http import strict_json
+from apps.http.errors import ApiError
+from apps.keys.commands import REFUSED, STORAGE, PlainCommand, add_json_option
+from apps.keys.principal import operator
+from apps.triggers import services
+from apps.triggers.definition import BEGINNING, NOW
+from apps.triggers.models import Trigger
+from apps.workloads.clock import now_ms
+
+OPERATOR = operator("command-line")
+DEFAULT_NAMESPACE = "default"
+
+
+class Command(PlainCommand):
+    """Parses, calls the service, prints. It acts as the operator."""
+
+    help = "Define, list and operate state triggers."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        """Declare the subcommands."""
+        parser.epilog = "exit codes: 0 done, 1 refused, 2 usage, 3 storage"
+        commands = parser.add_subparsers(dest="subcommand", required=True)
+        define = self._add(commands, "define", "define a trigger, new or again, from a JSON file")
+        define.add_argument("--input", required=True, metavar="trigger.json", help="the file; - for standard input")
+        self._add(commands, "list", "list the triggers of a namespace")
+        self._add(commands, "status", "show where the triggers stand, how far behind, and what is held up")
+        self._add(commands, "evaluate", "evaluate all there is to evaluate now, and print the work it made")
+        for name, text in (
+            ("enable", "evaluate a disabled or blocked trigger again"),
+            ("disable", "let changes pass"),
+            ("pause", "hold a trigger where it stands; resume catches up"),
+            ("resume", "let a paused trigger go on"),
+            ("delete", "archive a trigger: its id stays and can be revived"),
+        ):
+            one = self._add(commands, name, text)
+            one.add_argument("trigger_id", help="the trigger's id")
+            one.add_argument("--reason", default="", help="why, for the trigger's account")
+            if name == "enable":
+                one.add_argument(
+                    "--from", dest="start_from", default=NOW, metavar=f"{NOW}|{BEGINNING}|CURSOR", help="where to start"
+                )
+            if name == "pause":
+                one.add_argument("--until-ms", type=int, help="resume by itself at this instant (ms since 1970)")
+
+    def _add(self, commands: Any, name: str, text: str) -> CommandParser:
+        parser: CommandParser = commands.add_parser(name, help=text)
+        parser.add_argument("--namespace", default=None, help="the namespace (default: default)")
+        add_json_option(parser)
+        return parser
+
+    def run(self, **options: Any) -> None:
+        """Dispatch to the subcommand."""
+        name = options["subcommand"]
+        action = getattr(self, "_" + name, None)
+        try:
+            if action is None:
+                self._operate(name, options)
+            else:
+                action(options)
+        except ApiError as error:
+            self._end_with(error)
+
+    def _end_with(self, error: ApiError) -> NoReturn:
+        self.end(STORAGE if error.status >= 500 else REFUSED, f"{error.code}: {error.message}")
+
+    def _define(self, options: dict[str, Any]) -> None:
+        raw = sys.stdin.buffer.read() if options["input"] == "-" else Path(options["input"]).read_bytes()
+        document = strict_json.loads(raw)
+        namespace = options["namespace"]
+        if namespace is None and isinstance(document, dict) and isinstance(document.get("tenant_id"), str):
+            namespace = document["tenant_id"]
+        namespace = namespace or DEFAULT_NAMESPACE
+        defined = services.define(namespace, document, by=OPERATOR, now_ms=now_ms())
+        what = "defined" if defined.created else "changed" if defined.changed else "unchanged"
+        self._show_one(services.find(namespace, defined.trigger.trigger_id), options, what)
+
+    def _list(self, options: dict[str, Any]) -> None:
+        triggers = services.list_triggers(_namespace(options))
+        if options["json"]:
+            self.emit({"triggers": [services.document(trigger) for trigger in triggers]})
+            return
+        for trigger in triggers:
+            self.stdout.write(_line(trigger))
+        if not triggers:
+            self.stdout.write(f"no triggers in {_namespace(options)}; see manage.py trigger define --help")
+
+    def _status(self, options: dict[str, Any]) -> None:
+        found = services.status(_namespace(options))
+        if options["json"]:
+            self.emit(found)
+            return
+        states = ", ".join(f"{count} {state}" for state, count in found["states"].items() if count)
+        self.stdout.write(f"{found['triggers']} triggers in {found['namespace']}" + (f": {states}" if states else ""))
+        for trigger_id, lag in found["lag_operations"].items():
+            self.stdout.write(
+                f"  {trigger_id:<32} " + ("lets changes pass" if lag is None else f"{lag} changes behind")
+            )
+        for held in found["held_up"]:
+            self.stdout.write(f"  {held['trigger_id']} is {held['state']}: {held['code']}: {held['message']}")
+        if found["quarantined"]:
+            self.stdout.write(f"  {found['quarantined']} changes are quarantined: they could not become work")
+        if found["mismatch"]:
+            self.stdout.write(f"  all stand still: {found['mismatch']['code']}: {found['mismatch']['message']}")
+
+    def _evaluate(self, options: dict[str, Any]) -> None:
+        results = services.evaluate_namespace(_namespace(options), now_ms=now_ms())
+        rows = [
+            {
+                "trigger_id": row.trigger_id,
+                "source_change_id": row.source_change_id,
+                "workload_id": row.workload_id,
+                "duplicate": row.duplicate,
+            }
+            for row in results
+        ]
+        if options["json"]:
+            self.emit({"results": rows})
+            return
+        for row in rows:
+            known = "  (was there already)" if row["duplicate"] else ""
+            self.stdout.write(f"{row['trigger_id']}  {row['source_change_id']}  {row['workload_id']}{known}")
+        self.stdout.write(f"{len(rows)} changes matched")
+
+    def _operate(self, name: str, options: dict[str, Any]) -> None:
+        namespace, trigger_id = _namespace(options), options["trigger_id"]
+        common = {"by": OPERATOR, "now_ms": now_ms(), "reason": options["reason"]}
+        if name == "enable":
+            services.enable(namespace, trigger_id, start_from=options["start_from"], **common)
+        elif name == "disable":
+            services.disable(namespace, trigger_id, **common)
+        elif name == "pause":
+            services.pause(namespace, trigger_id, resumes_at_ms=options["until_ms"], **common)
+        elif name == "resume":
+            services.resume(namespace, trigger_id, **common)
+        else:
+            services.archive(namespace, trigger_id, **common)
+            if options["json"]:
+                self.emit({"trigger_id": trigger_id, "state": "archived"})
+            else:
+                self.stdout.write(f"{trigger_id} is archived; defining the id again revives it")
+            return
+        self._show_one(services.find(namespace, trigger_id), options, "now")
+
+    def _show_one(self, trigger: Trigger, options: dict[str, Any], what: str) -> None:
+        if options["json"]:
+            self.emit(services.document(trigger))
+        else:
+            self.stdout.write(f"{what}: {_line(trigger)}")
+
+
+def _namespace(options: dict[str, Any]) -> str:
+    return options["namespace"] or DEFAULT_NAMESPACE
+
+
+def _line(trigger: Trigger) -> str:
+    kinds = ", ".join(trigger.change_kinds)
+    state = trigger.state if not trigger.reason_code else f"{trigger.state} ({trigger.reason_code})"
+    return f"{trigger.trigger_id}  {state}  {kinds} of {trigger.source_collection} -> {trigger.target_capability}"

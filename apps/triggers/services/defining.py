@@ -1,0 +1,221 @@
+"""Defining a trigger, and changing what it says.
+
+A definition given again replaces the old one and applies to every change not yet evaluated; the cursor stays. The same
+again changes nothing. An archived id is revived by defining it: its keys stay, so no change makes work twice.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from django.db import IntegrityError, OperationalError
+
+from apps.keys.principal import EVERY_NAMESPACE, Principal
+from apps.keys.scopes import EVERYTHING
+from apps.state import stores
+from apps.triggers import changing, limits
+from apps.triggers.changing import Action, Change, State
+from apps.triggers.definition import BEGINNING, NOW, Definition, of_trigger, read, write_to
+from apps.triggers.errors import (
+    ReplayFailed,
+    TriggerConflict,
+    TriggerInvalid,
+    TriggerStorageFailure,
+    TriggerUnauthorized,
+)
+from apps.triggers.evaluation import position
+from apps.triggers.models import Trigger
+from apps.workloads.commands import CreateWorkload, Subject
+from apps.workloads.errors import WorkloadError
+from apps.workloads.services import prepare
+from feltdb_engine import Store
+from feltdb_engine.errors import EngineError
+from feltdb_engine.model import Cursor
+
+FIXED = ("application_id", "requested_by")
+"""Part of the idempotency scope of a trigger's work: changed, an old change could make work a second time."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Defined:
+    """The trigger as it stands after a definition, and what the definition did."""
+
+    trigger: Trigger
+    created: bool
+    changed: bool
+
+
+def define(namespace: str, document: Any, *, by: Principal, now_ms: int) -> Defined:
+    """Define a trigger, new or again, from JSON (`apps/triggers/definition.py`).
+
+    Raises TRIGGER_INVALID, TRIGGER_UNAUTHORIZED, CONFLICT, CONTROL_PLANE_MISMATCH or TRIGGER_STORAGE_FAILURE; then
+    nothing was changed.
+    """
+    given = document if isinstance(document, Mapping) else {}
+    known = _known(namespace, given.get("trigger_id"))
+    requester = _subject_of(by) if known is None else of_trigger(known).requested_by
+    definition = read(document, namespace=namespace, requested_by=requester)
+    return _define(namespace, definition, by=by, now_ms=now_ms, keep_state="enabled" not in given)
+
+
+def revise(namespace: str, trigger_id: str, patch: Any, *, by: Principal, now_ms: int) -> Defined:
+    """Change the named members of a trigger; null takes a member back to its default. Raises as `define`."""
+    trigger = _known(namespace, trigger_id)
+    if trigger is None or trigger.state == State.ARCHIVED:
+        raise changing.TriggerNotFound(trigger_id)
+    if not isinstance(patch, Mapping):
+        raise TriggerInvalid("a change of a trigger is an object", field="")
+    if patch.get("trigger_id", trigger_id) != trigger_id:
+        raise TriggerInvalid("a trigger keeps its id", field="trigger_id")
+    current = of_trigger(trigger)
+    merged = current.as_json() | dict(patch)
+    if "not_before" in patch:
+        merged.pop("not_before_at_ms", None)
+    definition = read(merged, namespace=namespace, requested_by=current.requested_by)
+    return _define(namespace, definition, by=by, now_ms=now_ms, keep_state="enabled" not in patch)
+
+
+def _known(namespace: str, trigger_id: Any) -> Trigger | None:
+    if not isinstance(trigger_id, str):
+        return None
+    return Trigger.objects.filter(namespace=namespace, trigger_id=trigger_id).first()
+
+
+def _subject_of(by: Principal) -> Subject:
+    return Subject(kind=by.subject.kind.lower(), id=by.subject.id)  # type: ignore[arg-type]
+
+
+def _define(namespace: str, definition: Definition, *, by: Principal, now_ms: int, keep_state: bool) -> Defined:
+    _check_authority(namespace, definition, by)
+    _check_work(namespace, definition)
+    store = stores.store(namespace)
+    try:
+        seen = position.at_head(store)
+        with changing.turn(namespace):
+            changing.meet(namespace, seen, now_ms=now_ms)
+            return _write(store, namespace, definition, by=by, now_ms=now_ms, keep_state=keep_state)
+    except EngineError as error:
+        raise ReplayFailed(f"the feed could not be read: {error.message}") from error
+    except IntegrityError as error:
+        raise TriggerConflict(f"trigger {definition.trigger_id} was defined by another caller just now") from error
+    except OperationalError as error:
+        raise TriggerStorageFailure(f"the trigger was not stored: {error}") from error
+
+
+def _write(
+    store: Store, namespace: str, definition: Definition, *, by: Principal, now_ms: int, keep_state: bool
+) -> Defined:
+    rows = Trigger.objects.select_for_update()
+    trigger = rows.filter(namespace=namespace, trigger_id=definition.trigger_id).first()
+    if trigger is None:
+        return _create(store, namespace, definition, by=by, now_ms=now_ms)
+    _check_requester(trigger, definition, by)
+    before = changing.snapshot(trigger)
+    revived = trigger.state == State.ARCHIVED
+    was_off = trigger.state in (State.ARCHIVED, State.DISABLED)
+    if revived or not keep_state:
+        _set_enabled(trigger, definition.enabled)
+    elif keep_state:
+        definition = _replaced(definition, enabled=trigger.state != State.DISABLED)
+    write_to(trigger, definition)
+    if changing.snapshot(trigger) == before:
+        return Defined(trigger=trigger, created=False, changed=False)
+    starts = was_off and trigger.state == State.ACTIVE
+    change = Change(action=Action.REVIVE if revived else Action.REVISE, author=by.label, now_ms=now_ms)
+    changing.save(trigger, before, change, cursor=start_cursor(store, definition.start_from) if starts else None)
+    return Defined(trigger=trigger, created=revived, changed=True)
+
+
+def _create(store: Store, namespace: str, definition: Definition, *, by: Principal, now_ms: int) -> Defined:
+    if Trigger.objects.filter(namespace=namespace).count() >= limits.MAX_TRIGGERS_PER_NAMESPACE:
+        raise TriggerInvalid(
+            f"a namespace has at most {limits.MAX_TRIGGERS_PER_NAMESPACE} triggers", field="trigger_id"
+        )
+    trigger = Trigger(namespace=namespace, trigger_id=definition.trigger_id, created_at_ms=now_ms)
+    write_to(trigger, definition)
+    trigger.state = State.ACTIVE if definition.enabled else State.DISABLED
+    change = Change(action=Action.DEFINE, author=by.label, now_ms=now_ms)
+    changing.save(trigger, None, change, cursor=start_cursor(store, definition.start_from))
+    return Defined(trigger=trigger, created=True, changed=True)
+
+
+def start_cursor(store: Store, start_from: str) -> Cursor:
+    """Return where a trigger starts. "now" is the durable head, so it is read after the trigger's row is locked.
+
+    Raises `TriggerInvalid` for a cursor that the store's feed does not have.
+    """
+    if start_from == NOW:
+        return store.head()
+    if start_from == BEGINNING:
+        return store.start()
+    cursor = Cursor.parse(start_from)
+    try:
+        store.changes(cursor, limit=1)
+    except EngineError as error:
+        raise TriggerInvalid(f"start_from: {error.message}", field="start_from") from error
+    return cursor
+
+
+def _set_enabled(trigger: Trigger, enabled: bool) -> None:
+    """A trigger held up for a reason stays so when it is defined as enabled; only `enable` and `resume` let it go."""
+    if not enabled:
+        changing.hold(trigger, State.DISABLED)
+    elif trigger.state in (State.DISABLED, State.ARCHIVED):
+        changing.hold(trigger, State.ACTIVE)
+
+
+def _replaced(definition: Definition, **members: Any) -> Definition:
+    values = {each.name: getattr(definition, each.name) for each in fields(definition)}
+    return Definition(**(values | members))
+
+
+def _check_authority(namespace: str, definition: Definition, by: Principal) -> None:
+    """Who defines a trigger acts for its requester: it is them, or they hold everything here."""
+    if not by.may_enter(namespace) and EVERY_NAMESPACE not in by.namespaces:
+        raise TriggerUnauthorized("the namespace is not the caller's")
+    if definition.requested_by != _subject_of(by) and not by.has(EVERYTHING):
+        raise TriggerUnauthorized(
+            f"the trigger's work is requested by {definition.requested_by.kind} {definition.requested_by.id}; "
+            "only they, or a key that holds every scope, may define it"
+        )
+
+
+def _check_requester(trigger: Trigger, definition: Definition, by: Principal) -> None:
+    current = of_trigger(trigger)
+    for name in FIXED:
+        if getattr(current, name) != getattr(definition, name):
+            raise TriggerConflict(
+                f"trigger {trigger.trigger_id} keeps its {name}: it is part of what makes its work unique; "
+                "archive this trigger and define another",
+                field=name,
+            )
+
+
+def _check_work(namespace: str, definition: Definition) -> None:
+    """Refuse what could never become work: the work's own rules are asked with the definition's members."""
+    try:
+        prepare(
+            CreateWorkload(
+                namespace=namespace,
+                application_id=definition.application_id,
+                environment=definition.environment,
+                definition_id=definition.target_capability,
+                definition_revision=definition.definition_revision,
+                trigger=f"state_change:{definition.trigger_id}",
+                requested_by=definition.requested_by,
+                authorization_snapshot=definition.authorization_snapshot,
+                capability_snapshot=frozenset(definition.capability_snapshot),
+                connection_scopes=frozenset(definition.connection_scopes),
+                priority=definition.priority,
+                idempotency_key=f"state-trigger:{definition.trigger_id}",
+                retry_policy=definition.retry_policy,
+                timeouts=definition.timeouts,
+                not_before_at_ms=definition.not_before_at_ms,
+            )
+        )
+    except WorkloadError as error:
+        if error.code == "WORKLOAD_UNAUTHORIZED":
+            raise TriggerUnauthorized(error.message) from error
+        pointer = str((error.details or {}).get("pointer", ""))
+        field = pointer.strip("/").partition("/")[0]
+        raise TriggerInvalid(f"{field or 'the work'}: {error.message}", field=field, pointer=pointer) from error

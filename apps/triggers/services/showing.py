@@ -1,0 +1,130 @@
+"""Triggers as people see them: definition, state, where each stands and how far behind it is."""
+
+from typing import Any
+
+from apps.state import stores
+from apps.triggers.changing import State
+from apps.triggers.definition import of_trigger
+from apps.triggers.errors import TriggerNotFound
+from apps.triggers.models import NamespacePosition, Trigger, TriggerQuarantine, TriggerRevision
+from feltdb_engine.errors import EngineError
+from feltdb_engine.model import Cursor
+
+
+def find(namespace: str, trigger_id: str) -> Trigger:
+    """Return the trigger. Raises TRIGGER_NOT_FOUND, also for an archived one."""
+    rows = Trigger.objects.select_related("cursor").filter(namespace=namespace, trigger_id=trigger_id)
+    trigger = rows.exclude(state=State.ARCHIVED).first()
+    if trigger is None:
+        raise TriggerNotFound(trigger_id)
+    return trigger
+
+
+def list_triggers(namespace: str, *, after: str = "", limit: int | None = None) -> list[Trigger]:
+    """Return the namespace's triggers in the order of their ids, those after `after`, at most `limit`."""
+    rows = Trigger.objects.select_related("cursor").filter(namespace=namespace, trigger_id__gt=after)
+    rows = rows.exclude(state=State.ARCHIVED).order_by("trigger_id")
+    return list(rows if limit is None else rows[:limit])
+
+
+def document(trigger: Trigger) -> dict[str, Any]:
+    """Return a trigger as JSON: its definition and, beside it, its state."""
+    return {
+        **of_trigger(trigger).as_json(),
+        "tenant_id": trigger.namespace,
+        "state": trigger.state,
+        "reason": {"code": trigger.reason_code, "message": trigger.reason} if trigger.reason_code else None,
+        "resumes_at_ms": trigger.resumes_at_ms,
+        "revision": trigger.revision,
+        "cursor": str(cursor_of(trigger)),
+        "created_at_ms": trigger.created_at_ms,
+        "updated_at_ms": trigger.updated_at_ms,
+    }
+
+
+def cursor_of(trigger: Trigger) -> Cursor:
+    """Return how far the trigger has been evaluated."""
+    return Cursor(instance_id=trigger.cursor.instance_id, sequence=trigger.cursor.sequence)
+
+
+def status(namespace: str) -> dict[str, Any]:
+    """Return how a namespace's triggers stand: counts by state, lag in operations, what is quarantined, and why it
+    stands still if it does.
+
+    A store that cannot be read leaves the lag unknown (null); the rest is told all the same.
+    """
+    triggers = list_triggers(namespace)
+    position = NamespacePosition.objects.filter(pk=namespace).first()
+    head = _head(namespace)
+    quarantined = TriggerQuarantine.objects.filter(namespace=namespace, resolved_at_ms__isnull=True)
+    return {
+        "namespace": namespace,
+        "triggers": len(triggers),
+        "states": {
+            state.value: sum(each.state == state for each in triggers) for state in State if state != State.ARCHIVED
+        },
+        "cursors": {each.trigger_id: {each.cursor.instance_id: each.cursor.sequence} for each in triggers},
+        "lag_operations": {each.trigger_id: _lag(each, head) for each in triggers},
+        "quarantined": quarantined.count(),
+        "held_up": [
+            {"trigger_id": each.trigger_id, "state": each.state, "code": each.reason_code, "message": each.reason}
+            for each in triggers
+            if each.reason_code
+        ],
+        "head": None if head is None else str(head),
+        "mismatch": {"code": position.mismatch_code, "message": position.mismatch}
+        if position is not None and position.mismatch_code
+        else None,
+    }
+
+
+def _head(namespace: str) -> Cursor | None:
+    try:
+        return stores.store(namespace).head()
+    except EngineError:
+        return None
+
+
+def _lag(trigger: Trigger, head: Cursor | None) -> int | None:
+    if head is None or trigger.state == State.DISABLED:
+        return None
+    return max(0, head.sequence - trigger.cursor.sequence)
+
+
+def quarantined(namespace: str, trigger_id: str, *, before: str | None, limit: int) -> list[TriggerQuarantine]:
+    """Return what of the trigger is quarantined and not yet seen to, newest first. Raises TRIGGER_NOT_FOUND."""
+    trigger = find(namespace, trigger_id)
+    rows = TriggerQuarantine.objects.filter(trigger=trigger, resolved_at_ms__isnull=True).order_by("-id")
+    return list(rows[:limit] if before is None else rows.filter(id__lt=int(before))[:limit])
+
+
+def quarantine_document(row: TriggerQuarantine) -> dict[str, Any]:
+    """Return a quarantined change as JSON."""
+    return {
+        "source_change_id": f"{row.instance_id}:{row.sequence}",
+        "record_key": row.record_key,
+        "change_kind": row.change_kind,
+        "trigger_revision": row.trigger_revision,
+        "code": row.code,
+        "message": row.message,
+        "at_ms": row.at_ms,
+    }
+
+
+def revisions(namespace: str, trigger_id: str, *, before: str | None, limit: int) -> list[TriggerRevision]:
+    """Return the trigger's revisions, newest first. Raises TRIGGER_NOT_FOUND."""
+    trigger = find(namespace, trigger_id)
+    rows = TriggerRevision.objects.filter(trigger=trigger).order_by("-revision")
+    return list(rows[:limit] if before is None else rows.filter(revision__lt=int(before))[:limit])
+
+
+def revision_document(row: TriggerRevision) -> dict[str, Any]:
+    """Return a revision as JSON."""
+    return {
+        "revision": row.revision,
+        "action": row.action,
+        "author": row.author,
+        "reason": row.reason,
+        "at_ms": row.at_ms,
+        "diff": row.diff,
+    }

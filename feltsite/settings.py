@@ -93,7 +93,7 @@ INSTALLED_APPS = [
 MIDDLEWARE = [
     "apps.http.middleware.RequestIdMiddleware",
     "apps.http.middleware.JSONErrorsMiddleware",
-    "apps.http.middleware.ProtocolMiddleware",
+    "apps.http.middleware.GateMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "apps.http.console.ConsoleSession",

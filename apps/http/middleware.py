@@ -42,20 +42,21 @@ class RequestIdMiddleware:
         return answer
 
 
-class ProtocolMiddleware:
-    """Refuses a `FeltDB-Protocol` other than this server's; not naming one is naming this one."""
+class GateMiddleware:
+    """Refuses what no view should see: another `FeltDB-Protocol` (none means this one), and NUL in the target."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
         asked = request.META.get("HTTP_FELTDB_PROTOCOL")
-        if asked is None or asked == PROTOCOL:
-            return self.get_response(request)
-        message = f"This server speaks protocol {PROTOCOL}; leave FeltDB-Protocol out or send that."
-        return envelope.response(
-            request, ApiError("PROTOCOL_UNSUPPORTED", message, headers={"FeltDB-Protocol": PROTOCOL})
-        )
+        if asked is not None and asked != PROTOCOL:
+            message = f"This server speaks protocol {PROTOCOL}; leave FeltDB-Protocol out or send that."
+            headers = {"FeltDB-Protocol": PROTOCOL}
+            return envelope.response(request, ApiError("PROTOCOL_UNSUPPORTED", message, headers=headers))
+        if "\0" in request.path_info or "%00" in request.META.get("QUERY_STRING", ""):
+            return envelope.response(request, ApiError("REQUEST_REFUSED", "A request's target cannot hold NUL."))
+        return self.get_response(request)
 
 
 class JSONErrorsMiddleware:

@@ -112,7 +112,7 @@ class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg] # not generic a
 class ApiKeyAdmin(ReadOnlyAdmin):
     """Lists keys, issues them (the secret is shown once) and revokes them."""
 
-    list_display = ["name", "id", "state", "acts_as", "namespaces", "scopes", "expires_at", "last_used_at"]
+    list_display = ["name", "id", "state", "acts_as", "opens", "may", "expires_at", "last_used_at"]
     list_filter = [StateFilter, "kind"]
     search_fields = ["name", "id", "worker_id", "namespaces", "created_by"]
     search_help_text = "Name, public id, worker, namespace, or who made it. Secrets cannot be searched for."
@@ -128,6 +128,16 @@ class ApiKeyAdmin(ReadOnlyAdmin):
     def acts_as(self, key: ApiKey) -> str:
         """Return the kind, and which worker."""
         return f"worker {key.worker_id}" if key.worker_id else key.kind
+
+    @admin.display(description="namespaces")
+    def opens(self, key: ApiKey) -> str:
+        """Return the namespaces."""
+        return ", ".join(key.namespaces)
+
+    @admin.display(description="scopes")
+    def may(self, key: ApiKey) -> str:
+        """Return the scopes."""
+        return " ".join(key.scopes)
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         """Whoever runs the instance issues keys."""

@@ -5,9 +5,8 @@ from rest_framework.request import Request
 
 from apps.http.errors import authentication_required
 from apps.keys import services, verify
+from apps.keys.limits import MAX_TOKEN_CHARS
 from apps.keys.principal import Principal
-
-MAX_TOKEN_CHARS = 128
 
 
 class KeyAuthentication(BaseAuthentication):

@@ -17,3 +17,10 @@ LAST_USED_STEP_S = 60
 
 MAX_ACTOR_CHARS = 200
 """Characters of an actor's name in created_by and revoked_by."""
+
+MAX_TOKEN_CHARS = 128
+"""Characters of a bearer token that is looked at; ours have at most 87."""
+
+DEFAULT_PAGE = 100
+MAX_PAGE = 1000
+"""Keys on one page of a list."""

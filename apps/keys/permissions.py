@@ -1,12 +1,13 @@
 """DRF permission by scope, and which namespace a request acts in."""
 
+import re
 from typing import Any
 
 from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 
 from apps.http.errors import ApiError
-from apps.keys.models import Namespace
+from apps.keys.models import NAMESPACE_PATTERN, Namespace
 from apps.keys.principal import EVERY_NAMESPACE, Principal
 
 _seen_namespaces: set[str] = set()
@@ -70,7 +71,7 @@ def namespace_exists(name: str) -> bool:
     """Tell whether the namespace is there. Namespaces are never removed, so a yes is remembered."""
     if name in _seen_namespaces:
         return True
-    if not Namespace.objects.filter(pk=name).exists():
+    if not re.fullmatch(NAMESPACE_PATTERN, name) or not Namespace.objects.filter(pk=name).exists():
         return False
     _seen_namespaces.add(name)
     return True

@@ -4,9 +4,11 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import islice
 
 from django.conf import settings
 from django.db import transaction
+from django.db.models import Q
 
 from apps.keys import epoch, limits, token
 from apps.keys.models import NAMESPACE_PATTERN, ApiKey, KeySecret, Namespace
@@ -139,16 +141,40 @@ def get_key(key_id: str, *, reader: Principal) -> ApiKey:
     return key
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class KeyPage:
+    """Keys, newest first; `next_after` is the id to go on from, None at the end."""
+
+    keys: list[ApiKey]
+    next_after: str | None
+
+
 def list_keys(
-    *, reader: Principal, now: datetime, namespace: str | None = None, live_only: bool = False
-) -> list[ApiKey]:
-    """Return the keys `reader` may see, newest first: those all of whose namespaces it may enter."""
-    keys = [key for key in ApiKey.objects.order_by("-created_at", "id") if may_see(reader, key)]
-    if namespace is not None:
-        keys = [key for key in keys if namespace in key.namespaces or EVERY_NAMESPACE in key.namespaces]
-    if live_only:
-        keys = [key for key in keys if key.state(now) == "live"]
-    return keys
+    *,
+    reader: Principal,
+    now: datetime,
+    namespace: str | None = None,
+    live_only: bool = False,
+    after: str | None = None,
+    limit: int = limits.MAX_PAGE,
+) -> KeyPage:
+    """Return a page of the keys `reader` may see: those all of whose namespaces it may enter.
+
+    Raises KeyNotFound where `after` is not the id of such a key.
+    """
+    rows = ApiKey.objects.order_by("-created_at", "id")
+    if after is not None:
+        last = get_key(after, reader=reader)
+        rows = rows.filter(Q(created_at__lt=last.created_at) | Q(created_at=last.created_at, id__gt=last.id))
+    wanted = (
+        key
+        for key in rows.iterator(chunk_size=200)
+        if may_see(reader, key)
+        and (namespace is None or namespace in key.namespaces or EVERY_NAMESPACE in key.namespaces)
+        and (not live_only or key.state(now) == "live")
+    )
+    page = list(islice(wanted, limit + 1))
+    return KeyPage(keys=page[:limit], next_after=page[limit - 1].id if len(page) > limit else None)
 
 
 def may_see(reader: Principal, key: ApiKey) -> bool:

@@ -67,7 +67,7 @@ def digest(text: str, pepper_version: int = PEPPER_VERSION) -> bytes:
 
     Raises KeyError for a pepper this instance does not have.
     """
-    return hmac.digest(_pepper(pepper_version), text.encode("utf-8", "surrogateescape"), hashlib.sha256)
+    return hmac.digest(_pepper(pepper_version), text.encode("utf-8", "surrogatepass"), hashlib.sha256)
 
 
 def _pepper(version: int) -> bytes:

@@ -1,6 +1,6 @@
 """The base of every view under `/v1`: a key, a scope, a namespace, strict JSON in and out, and nothing else."""
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NoReturn
 
 from django.core.exceptions import ImproperlyConfigured
 from django.http import HttpRequest
@@ -8,6 +8,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from apps.http.errors import ApiError
 from apps.http.limits import MAX_BODY_BYTES
 from apps.http.negotiation import JSONOnly
 from apps.http.parsers import StrictJSONParser, read_json
@@ -86,6 +87,16 @@ class KeyedView(APIView):
             if meta.get("CONTENT_LENGTH") in (None, "", "0"):
                 return self.empty_body
         return read_json(request._request, max_bytes=self.max_body_bytes)
+
+    @property
+    def default_response_headers(self) -> dict[str, str]:
+        """Return none: the methods there are go out with 405 and with OPTIONS only."""
+        return {}
+
+    def http_method_not_allowed(self, request: Request, *args: Any, **kwargs: Any) -> NoReturn:  # type: ignore[override]
+        """Refuse with 405 and the methods there are."""
+        allowed = ", ".join(self.allowed_methods)
+        raise ApiError("METHOD_NOT_ALLOWED", f"Allowed here: {allowed}.", headers={"Allow": allowed})
 
     def options(self, request: Request, *args: Any, **kwargs: Any) -> Response:  # type: ignore[override]
         """Answer 204 with the methods there are."""

@@ -131,6 +131,11 @@ def test_another_protocol_is_426_and_names_the_right_one(asked: str, api: Callab
     assert api().get("/probe/echo", headers={"FeltDB-Protocol": "1"}).status_code == 200
 
 
+@pytest.mark.parametrize("target", ["/v1/keys/a%00b", "/%00", "/probe/echo?a=%00", "/admin/login/?next=%00"])
+def test_nul_in_the_target_is_refused_before_any_view(target: str, api: Callable[..., ApiClient]) -> None:
+    envelope(api().get(target), 400, "REQUEST_REFUSED")
+
+
 def test_the_console_keeps_its_own_pages(api: Callable[..., ApiClient]) -> None:
     answer = api().get("/admin/")
     assert (answer.status_code, answer["Location"]) == (302, "/admin/login/?next=/admin/")

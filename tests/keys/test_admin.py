@@ -124,10 +124,10 @@ def test_staff_who_do_not_run_the_instance_neither_issue_nor_revoke(onlooker: Cl
 
 
 def test_keys_are_found_by_name_worker_namespace_and_state(console: Client) -> None:
-    issue(name="needle", namespaces=["haystack"], worker_id="w7")
+    issue(name="needle", namespaces=["haystack"], worker_id="worker-seven")
     revoked = issue(name="straw")
     services.revoke_key(revoked.key.pk, by=operator("tests"))
-    for query in ("q=needle", "q=haystack", "q=w7", "state=live", "kind__exact=worker"):
+    for query in ("q=needle", "q=haystack", "q=worker-seven", "state=live", "kind__exact=worker"):
         page = console.get(f"{LIST}?{query}").content.decode()
         assert "needle" in page and "straw" not in page, query
     assert "straw" in console.get(f"{LIST}?state=revoked").content.decode()

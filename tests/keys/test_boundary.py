@@ -84,6 +84,13 @@ def test_no_malformed_unknown_expired_or_revoked_key_passes_and_all_get_one_answ
     assert len(set(answers.values())) == 1, answers
 
 
+@pytest.mark.parametrize("path", sorted({row.path for row in KEYED}))
+def test_head_and_options_tell_nothing_without_a_key(path: str, api: Callable[..., ApiClient], db: None) -> None:
+    for method in ("HEAD", "OPTIONS"):
+        answer = api(None).generic(method, path)
+        assert answer.status_code == 401 and "Allow" not in answer.headers, (method, answer.headers)
+
+
 @pytest.mark.parametrize("row", [row for row in KEYED if row.scope], ids=name_of)
 def test_a_key_with_every_scope_but_the_one_is_refused(
     row: Row, api: Callable[..., ApiClient], make_key: Callable[..., Any]

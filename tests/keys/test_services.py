@@ -185,8 +185,12 @@ def test_a_key_of_another_namespace_cannot_be_told_from_none() -> None:
                 attempt(key_id)
             messages.add(str(caught.value).replace(key_id, "?"))
     assert len(messages) == 1
-    assert services.list_keys(reader=stranger, now=NOW) == []
+    assert listed(reader=stranger) == []
     assert services.get_key(key.id, reader=ROOT) == key
+
+
+def listed(**members: Any) -> list[ApiKey]:
+    return services.list_keys(**{"reader": ROOT, "now": NOW, **members}).keys
 
 
 def test_lists_are_newest_first_and_can_leave_out_the_dead() -> None:
@@ -194,10 +198,22 @@ def test_lists_are_newest_first_and_can_leave_out_the_dead() -> None:
     new = issue(name="new", now=NOW + timedelta(seconds=1)).key
     dead = issue(name="dead", namespaces=["other"], expires_at=NOW + timedelta(seconds=5)).key
     later = NOW + timedelta(seconds=5)
-    assert services.list_keys(reader=ROOT, now=later)[0] == new
-    assert {key.id for key in services.list_keys(reader=ROOT, now=later)} == {old.id, new.id, dead.id}
-    assert services.list_keys(reader=ROOT, now=later, live_only=True) == [new, old]
-    assert services.list_keys(reader=ROOT, now=later, namespace="other") == [dead]
+    assert listed(now=later)[0] == new
+    assert {key.id for key in listed(now=later)} == {old.id, new.id, dead.id}
+    assert listed(now=later, live_only=True) == [new, old]
+    assert listed(now=later, namespace="other") == [dead]
+
+
+def test_pages_go_on_where_the_last_one_ended_also_among_keys_of_one_instant() -> None:
+    made = {issue().key.id for _ in range(5)}
+    seen: list[str] = []
+    after = None
+    for _ in range(3):
+        page = services.list_keys(reader=ROOT, now=NOW, after=after, limit=2)
+        seen += [key.id for key in page.keys]
+        after = page.next_after
+    assert (len(seen), set(seen), after) == (5, made, None)
+    assert services.list_keys(reader=ROOT, now=NOW, limit=5).next_after is None
 
 
 def test_no_field_of_an_issued_key_is_a_secret(make_key: Callable[..., Any]) -> None:

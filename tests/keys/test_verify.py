@@ -161,3 +161,17 @@ def test_a_refused_key_counts_as_no_use(make_key: Callable[..., Any]) -> None:
     issued = make_key(expires_at=NOW, now=NOW - timedelta(days=1))
     assert not holds(issued.secret)
     assert ApiKey.objects.get(pk=issued.key.id).last_used_at is None
+
+
+def test_a_secret_under_a_pepper_that_is_lost_holds_no_more_and_the_log_says_why(
+    make_key: Callable[..., Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    issued = make_key()
+    KeySecret.objects.filter(key=issued.key).update(pepper_version=7)
+    assert not holds(issued.secret)
+    assert "pepper version 7" in caplog.text
+
+
+@pytest.mark.parametrize("text", ["ü" * 71, "\ud800", "\0", "fdb_live_" + "a" * 4000])
+def test_any_text_at_all_is_refused_without_an_error(text: str, db: None) -> None:
+    assert not holds(text)

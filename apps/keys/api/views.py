@@ -9,10 +9,10 @@ from apps.http.errors import ApiError
 from apps.http.openapi import Answer, describe, path_parameter, query_parameter, ref
 from apps.keys import services, shapes
 from apps.keys.api.schemas import read_new_key
+from apps.keys.limits import DEFAULT_PAGE, MAX_PAGE
 from apps.keys.models import ApiKey
 from apps.keys.views import KeyedRequest, KeyedView
 
-_MAX_LIMIT = 1000
 _ID = path_parameter("key_id", "The key's public id.")
 _EXAMPLE = {"name": "flight import", "scopes": ["state:read", "state:write"], "namespaces": ["default"]}
 
@@ -75,14 +75,17 @@ class Keys(KeyedView):
     def get(self, request: KeyedRequest) -> Response:
         """Answer 200 with a page."""
         asked = request.query_params
-        limit = _limit(asked.get("limit"))
-        keys = services.list_keys(
-            reader=request.principal, now=services.utc_now(), namespace=asked.get("namespace") or None
-        )
-        start = _place_after(keys, asked.get("cursor"))
-        page = keys[start : start + limit]
-        more = start + limit < len(keys)
-        return Response({"keys": [shapes.summary(key) for key in page], "next_cursor": page[-1].id if more else None})
+        try:
+            page = services.list_keys(
+                reader=request.principal,
+                now=services.utc_now(),
+                namespace=asked.get("namespace") or None,
+                after=asked.get("cursor") or None,
+                limit=_limit(asked.get("limit")),
+            )
+        except services.KeyNotFound as refused:
+            raise ApiError("INVALID_CURSOR", "The cursor is not one of this list.") from refused
+        return Response({"keys": [shapes.summary(key) for key in page.keys], "next_cursor": page.next_after})
 
     @describe(
         "create_key",
@@ -147,17 +150,7 @@ class OneKey(KeyedView):
 
 def _limit(text: str | None) -> int:
     if text is None:
-        return 100
-    if not (text.isascii() and text.isdigit() and len(text) <= 4 and 1 <= int(text) <= _MAX_LIMIT):
-        raise ApiError("VALIDATION_ERROR", f"limit: send 1 to {_MAX_LIMIT}.", details={"field": "limit"})
+        return DEFAULT_PAGE
+    if not (text.isascii() and text.isdigit() and len(text) <= 4 and 1 <= int(text) <= MAX_PAGE):
+        raise ApiError("VALIDATION_ERROR", f"limit: send 1 to {MAX_PAGE}.", details={"field": "limit"})
     return int(text)
-
-
-def _place_after(keys: list[ApiKey], cursor: str | None) -> int:
-    """Return where the page after `cursor`, the id of a page's last key, begins. Keys are never removed."""
-    if cursor is None:
-        return 0
-    for place, key in enumerate(keys):
-        if key.id == cursor:
-            return place + 1
-    raise ApiError("INVALID_CURSOR", "The cursor is not one of this list.")

@@ -11,6 +11,7 @@ from django.core.management.base import CommandParser
 
 from apps.keys import services, shapes
 from apps.keys.commands import PlainCommand, add_json_option
+from apps.keys.limits import DEFAULT_PAGE, MAX_PAGE
 from apps.keys.models import ApiKey
 from apps.keys.principal import operator
 from apps.keys.scopes import SCOPES
@@ -37,6 +38,8 @@ class Command(PlainCommand):
         listing = commands.add_parser("list", help="list keys, newest first; never their secrets")
         listing.add_argument("--namespace", help="only keys that open this namespace")
         listing.add_argument("--all", action="store_true", help="revoked and expired keys too")
+        listing.add_argument("--limit", type=_page_size, default=DEFAULT_PAGE, metavar="N", help="keys to list")
+        listing.add_argument("--after", metavar="ID", help="go on after this key")
         add_json_option(listing)
         show = commands.add_parser("show", help="show one key; never its secret")
         show.add_argument("id", help="the key's public id")
@@ -121,18 +124,24 @@ class Command(PlainCommand):
         self.stdout.write("This is the only time the secret is shown.")
 
     def _list(self, options: dict[str, Any]) -> None:
-        keys = services.list_keys(
-            reader=OPERATOR, namespace=options["namespace"], live_only=not options["all"], now=services.utc_now()
+        page = services.list_keys(
+            reader=OPERATOR,
+            now=services.utc_now(),
+            namespace=options["namespace"],
+            live_only=not options["all"],
+            after=options["after"],
+            limit=options["limit"],
         )
         if options["json"]:
-            self.emit({"keys": [shapes.summary(key) for key in keys], "next_cursor": None})
+            self.emit({"keys": [shapes.summary(key) for key in page.keys], "next_cursor": page.next_after})
             return
-        for key in keys:
-            self.stdout.write(
-                f"{key.id}  {key.state(services.utc_now()):<8}  {','.join(key.namespaces):<16}  {key.name}"
-            )
-        if not keys:
+        now = services.utc_now()
+        for key in page.keys:
+            self.stdout.write(f"{key.id}  {key.state(now):<8}  {','.join(key.namespaces):<16}  {key.name}")
+        if not page.keys:
             self.stderr.write("no keys; make one with: manage.py keys create --name NAME --scope state:read")
+        if page.next_after is not None:
+            self.stderr.write(f"there are more: --after {page.next_after}")
 
     def _show(self, options: dict[str, Any]) -> None:
         key = services.get_key(options["id"], reader=OPERATOR)
@@ -182,6 +191,12 @@ def _instant(text: str) -> datetime:
     if instant.tzinfo is None:
         raise argparse.ArgumentTypeError("name the time zone, for example 2027-01-31T00:00:00Z")
     return instant.astimezone(UTC)
+
+
+def _page_size(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= MAX_PAGE:
+        raise argparse.ArgumentTypeError(f"write a whole number from 1 to {MAX_PAGE}")
+    return int(text)
 
 
 def _write_secret(descriptor: int, secret: str) -> None:

@@ -45,7 +45,10 @@ def loads(raw: bytes, *, max_depth: int = MAX_JSON_DEPTH) -> Any:
 
 
 def dumps(value: Any) -> bytes:
-    """Return `value` as compact UTF-8 JSON. Raises TypeError for what JSON cannot say."""
+    """Return `value` as compact UTF-8 JSON. Raises TypeError for what JSON cannot say.
+
+    NaN and the infinities become null: what was read by `loads` holds none.
+    """
     return orjson.dumps(value, default=_plain)
 
 

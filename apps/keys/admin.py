@@ -118,6 +118,8 @@ class ApiKeyAdmin(ReadOnlyAdmin):
     search_help_text = "Name, public id, worker, namespace, or who made it. Secrets cannot be searched for."
     actions = ["revoke"]
     date_hierarchy = "created_at"
+    fields = ["name", "id", "state", "acts_as", "opens", "may", "reaches", "expires_at", "last_used_at"]
+    fields += ["created_at", "created_by", "revoked_at", "revoked_by"]
 
     @admin.display(description="state")
     def state(self, key: ApiKey) -> str:
@@ -138,6 +140,11 @@ class ApiKeyAdmin(ReadOnlyAdmin):
     def may(self, key: ApiKey) -> str:
         """Return the scopes."""
         return " ".join(key.scopes)
+
+    @admin.display(description="collections")
+    def reaches(self, key: ApiKey) -> str:
+        """Return the collections."""
+        return "all" if key.collections is None else ", ".join(key.collections)
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         """Whoever runs the instance issues keys."""

@@ -18,6 +18,10 @@ NAMESPACE_PATTERN = r"[a-z0-9][a-z0-9-]{0,62}"
 class Operator(AbstractUser):
     """A person who runs this instance through the console. Operators are no API callers: `/v1` knows keys only."""
 
+    class Meta(AbstractUser.Meta):
+        verbose_name = "operator"
+        verbose_name_plural = "operators"
+
 
 class Namespace(models.Model):
     """An isolated world of records, work and triggers. Its name is also that of its directory."""

@@ -56,6 +56,11 @@ def test_the_walk_finds_the_doors_of_this_room() -> None:
     assert ("GET", "v1/keys/current") in doors()
 
 
+def test_every_route_that_acts_as_a_worker_says_as_which() -> None:
+    acting = {"workload:claim", "workload:execute", "worker:heartbeat"}
+    assert [name_of(row) for row in ROWS if row.scope in acting and not row.worker] == []
+
+
 @pytest.mark.parametrize("row", KEYED, ids=name_of)
 def test_no_malformed_unknown_expired_or_revoked_key_passes_and_all_get_one_answer(
     row: Row, api: Callable[..., ApiClient], make_key: Callable[..., Any]

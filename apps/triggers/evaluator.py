@@ -6,8 +6,7 @@ A namespace that fails is left alone for a growing while and does not hinder the
 """
 
 import logging
-import os
-import socket
+import secrets
 import threading
 import time
 from collections.abc import Callable
@@ -63,7 +62,7 @@ class Evaluator:
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._only = namespaces
-        self._holder = holder or f"{socket.gethostname()}:{os.getpid()}:{threading.get_ident()}"
+        self._holder = holder or leases.holder_here(secrets.token_hex(4))
         self._clock = clock
         self._monotonic = monotonic
         self._namespaces: dict[str, _Namespace] = {}

@@ -1,4 +1,10 @@
-"""Who evaluates a namespace just now. A lease saves double work; it guards nothing, so clocks may differ."""
+"""Who evaluates a namespace just now. A lease saves double work; it guards nothing, so clocks may differ.
+
+A holder is `host:pid:name`. The lease of a process of this host that is gone is free at once.
+"""
+
+import os
+import socket
 
 from django.db import IntegrityError, transaction
 from django.db.models import Q
@@ -7,14 +13,20 @@ from apps.triggers.limits import LEASE_MS
 from apps.triggers.models import EvaluatorLease
 
 
+def holder_here(name: str) -> str:
+    """Return the name of a holder in this process."""
+    return f"{socket.gethostname()[:64]}:{os.getpid()}:{name}"
+
+
 def take(namespace: str, holder: str, *, now_ms: int) -> bool:
     """Take the lease, or keep it, for `LEASE_MS` from now. False while another holder's has not ended."""
     until = now_ms + LEASE_MS
-    free = EvaluatorLease.objects.filter(Q(holder=holder) | Q(expires_at_ms__lte=now_ms), pk=namespace)
-    if free.update(holder=holder, expires_at_ms=until):
+    lease = EvaluatorLease.objects.filter(pk=namespace)
+    if lease.filter(Q(holder=holder) | Q(expires_at_ms__lte=now_ms)).update(holder=holder, expires_at_ms=until):
         return True
-    if EvaluatorLease.objects.filter(pk=namespace).exists():
-        return False
+    other = lease.values_list("holder", flat=True).first()
+    if other is not None:
+        return _is_gone(other) and lease.filter(holder=other).update(holder=holder, expires_at_ms=until) == 1
     try:
         with transaction.atomic():
             EvaluatorLease.objects.create(namespace=namespace, holder=holder, expires_at_ms=until)
@@ -26,3 +38,18 @@ def take(namespace: str, holder: str, *, now_ms: int) -> bool:
 def give_back(namespace: str, holder: str) -> None:
     """End the lease now, if it is this holder's."""
     EvaluatorLease.objects.filter(pk=namespace, holder=holder).update(expires_at_ms=0)
+
+
+def _is_gone(holder: str) -> bool:
+    """Tell whether the holder was a process of this host that no longer runs."""
+    host, _, rest = holder.partition(":")
+    pid = rest.partition(":")[0]
+    if host != socket.gethostname()[:64] or not pid.isdigit():
+        return False
+    try:
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return True
+    except OSError:
+        return False
+    return False

@@ -84,6 +84,7 @@ class NamespaceWalker:
         self._definitions: int | None = None
         self._turn = 0
         self._flushed_at = monotonic()
+        self._results: list[TriggeredWorkload] = []
 
     def step(self, store: Store) -> Step:
         """Do the next piece of work: at most one page of the feed.
@@ -91,26 +92,28 @@ class NamespaceWalker:
         Raises `ControlPlaneMismatch` (which stands until an operator acts), `ReplayFailed` or
         `TriggerStorageFailure` (try again later). Whatever is raised, every transaction is whole.
         """
-        try:
-            return self._guarded(self._step, store)
-        except BatchStale:
-            return Step(more=True, stale=True)
-        except ForeignWork as error:
-            self._block(error.compiled, error.code, error.message)
-            return Step(more=True)
-        except ControlPlaneMismatch as error:
-            changing.note_mismatch(self.namespace, error, now_ms=self._clock())
-            raise
+        return self._run(self._step, store)
 
     def flush(self, store: Store) -> Step:
         """Store how far was looked, also where nothing matched. Raises as `step`."""
-        try:
-            self._guarded(self._store_quiet, store)
-        except BatchStale:
-            return Step(more=True, stale=True)
-        return Step()
+        return self._run(self._store_quiet, store)
 
-    def _guarded(self, work: Callable[[Store], Step], store: Store) -> Step:
+    def _run(self, work: Callable[[Store], bool], store: Store) -> Step:
+        """Run a piece of work, which tells whether there is more; what it made is told also where it was overtaken."""
+        self._results = []
+        more, stale = True, False
+        try:
+            more = self._guarded(work, store)
+        except BatchStale:
+            stale = True
+        except ForeignWork as error:
+            self._block(error.compiled, error.code, error.message)
+        except ControlPlaneMismatch as error:
+            changing.note_mismatch(self.namespace, error, now_ms=self._clock())
+            raise
+        return Step(results=tuple(self._results), more=more, stale=stale)
+
+    def _guarded(self, work: Callable[[Store], bool], store: Store) -> bool:
         """Run a piece of work; when it fails, in whatever way, nothing of what it had looked at is remembered."""
         try:
             return work(store)
@@ -124,29 +127,29 @@ class NamespaceWalker:
             self._forget()
             raise
 
-    def _store_quiet(self, store: Store) -> Step:
+    def _store_quiet(self, store: Store) -> bool:
         self._commit(store, [], [], self._standings)
-        return Step()
+        return False
 
     def idle(self, head: Cursor) -> bool:
         """Tell whether every live trigger, as far as this process knows, has looked at everything up to `head`."""
         return all(_is_at(each.reached, head) for each in self._standings)
 
-    def _step(self, store: Store) -> Step:
+    def _step(self, store: Store) -> bool:
+        """Tell whether there is, or may be, more to do at once."""
         self._refresh(store)
         head = store.head()
         behind = [group for group in standing.clusters(self._standings) if not _is_at(group[0].reached, head)]
         if not behind:
             if self.flush_due():
                 self._commit(store, [], [], self._standings)
-            return Step()
+            return False
         self._turn += 1
         group = behind[self._turn % len(behind)]
         page = self._read(store, group)
-        if page is None:
-            return Step(more=True)
-        results = self._evaluate(store, group, page)
-        return Step(results=tuple(results), more=True)
+        if page is not None:
+            self._evaluate(store, group, page)
+        return True
 
     def _refresh(self, store: Store) -> None:
         """Read the triggers again where anything moved but by us."""
@@ -190,14 +193,13 @@ class NamespaceWalker:
         changing.block(compiled.pk, revision=compiled.revision, code=code, reason=message, now_ms=self._clock())
         self._forget()
 
-    def _evaluate(self, store: Store, group: Sequence[Standing], page: Changes) -> list[TriggeredWorkload]:
+    def _evaluate(self, store: Store, group: Sequence[Standing], page: Changes) -> None:
         """Match a page and commit it in batches; the group has then looked at everything up to its end."""
         assert self._seen_next is not None  # noqa: S101 - set by the refresh that loaded the group
         last = page.operations[-1] if page.operations else None
         self._seen_next = position.advanced(self._seen_next, page.cursor, last)
         matches = _matches(page, group)
         depths = _depths(self.namespace, matches)
-        results: list[TriggeredWorkload] = []
         work: list[Work] = []
         refused: list[Refused] = []
         size = 0
@@ -210,26 +212,23 @@ class NamespaceWalker:
                 refused.append(row)
             match.standing.reached = Cursor(instance_id=page.cursor.instance_id, sequence=match.operation.sequence)
             if len(work) + len(refused) >= BATCH_ROWS or size >= BATCH_BYTES:
-                results += self._commit(store, work, refused, _busy(work, refused, group))
+                self._commit(store, work, refused, _busy(work, refused, group))
                 work, refused, size = [], [], 0
                 self._pause(YIELD_S)
         for each in group:
             each.reached = page.cursor
         if work or refused:
-            results += self._commit(store, work, refused, _busy(work, refused, group))
+            self._commit(store, work, refused, _busy(work, refused, group))
             self._pause(YIELD_S)
         elif self.flush_due():
             self._commit(store, [], [], self._standings)
-        return results
 
-    def _commit(
-        self, store: Store, work: list[Work], refused: list[Refused], movers: Sequence[Standing]
-    ) -> list[TriggeredWorkload]:
+    def _commit(self, store: Store, work: list[Work], refused: list[Refused], movers: Sequence[Standing]) -> None:
         """Commit rows and the movers' cursors, if there is anything to commit."""
         moving = [each for each in movers if each.stored != each.reached]
         if not moving:
             self._flushed_at = self._monotonic()
-            return []
+            return
         assert self._seen is not None and self._seen_next is not None  # noqa: S101 - there are standings
         position.check(self._seen, store)
         batch = Batch(
@@ -248,7 +247,7 @@ class NamespaceWalker:
             seen_before=self._seen,
             seen_after=self._seen_next,
         )
-        results = batches.commit(batch, now_ms=self._clock())
+        self._results += batches.commit(batch, now_ms=self._clock())
         for each in moving:
             each.stored = each.reached
         self._seen = self._seen_next
@@ -263,7 +262,6 @@ class NamespaceWalker:
                 row.code,
                 row.message,
             )
-        return results
 
     def flush_due(self) -> bool:
         """Tell whether cursors that only passed changes by are to be stored now."""

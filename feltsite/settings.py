@@ -135,9 +135,12 @@ if DATABASES["default"]["ENGINE"] == "django.db.backends.sqlite3":
         "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA foreign_keys=ON;",
     }
 # Test databases carry the process id, so that two test runs never share one.
-DATABASES["default"]["TEST"] = (
-    {"NAME": f"test_feltdb_{os.getpid()}"} if "postgresql" in DATABASES["default"]["ENGINE"] else {}
-)
+# SQLite's lie in a file like the real one: threads and processes share it, and WAL, locks and forcing are as they are.
+DATABASES["default"]["TEST"] = {
+    "NAME": f"test_feltdb_{os.getpid()}"
+    if "postgresql" in DATABASES["default"]["ENGINE"]
+    else str(DATA_DIR / f"test-{os.getpid()}.sqlite3")
+}
 
 AUTH_USER_MODEL = "keys.Operator"
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.Argon2PasswordHasher"]

@@ -10,3 +10,9 @@ class WorkloadsConfig(AppConfig):
     label = "workloads"
     verbose_name = "Workloads"
     default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        """Register what can be run: the built-in programs and every installed app's own."""
+        from apps.workloads.capabilities import autodiscover
+
+        autodiscover()

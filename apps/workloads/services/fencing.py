@@ -63,6 +63,7 @@ def time_out(row: Workload, deadline: Deadline, policy: RetryPolicy, now_ms: int
         claim_id=current_claim_id(row),
         worker_id=row.worker_id,
     )
+    move.set(last_failure=f"timeout: {deadline.name} deadline passed")
     if claimed:
         # A sign of life moves the row without a transition: whoever gave one meanwhile has not timed out.
         move.only_if(heartbeat_at_ms=row.heartbeat_at_ms)

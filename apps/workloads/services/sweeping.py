@@ -128,6 +128,7 @@ def _recover(row: Workload, policy: RetryPolicy, now_ms: int) -> Move:
         lease_expired_at_ms=row.lease_expires_at_ms,
         attempt_id=attempt_id(row),
     )
+    move.set(last_failure="worker_lost: claim lease expired")
     if "worker_failure" not in policy.retry_on:
         decision = "worker_failure_not_retryable"
     else:
@@ -153,4 +154,5 @@ def _end_cancellation(row: Workload, now_ms: int, reason: str) -> _Step:
 def _strand(row: Workload, hopeless: list[str], now_ms: int) -> Move:
     event = "cancel" if row.when_unreachable == WhenUnreachable.CANCEL else "bury"
     move = Move(row, now_ms)
+    move.set(last_failure=f"dependency_unreachable: {', '.join(hopeless)}"[: limits.MAX_FAILURE_CHARS])
     return move.step(event, DEPENDENCY_ACTOR, reason="dependency_unreachable", dependencies=hopeless)

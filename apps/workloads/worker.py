@@ -1,0 +1,389 @@
+"""The worker: a loop that claims what this process can run, runs it in parallel slots, and keeps the leases alive.
+
+    main thread     claims what the free slots can take; waits for the bell, a free slot or the poll
+    slots           each runs one program at a time and reports what became of it
+    keeper          renews the lease of everything that runs, a third of the lease before it ends at the latest
+    steps           each background step (the sweep; others are given, such as trigger evaluation) in a thread of its
+                    own, so that one that fails or hangs holds up no other
+
+Any number of workers, in any number of processes, work side by side. A worker that is killed loses nothing: its leases
+run out and the sweep of any other brings the work back. One that is told to stop claims no more, lets what runs
+finish within the grace, and hands the rest back without using up an attempt.
+
+    worker = Worker(WorkerOptions(concurrency=4), steps=[Step("triggers", evaluator.run_once, pause=evaluator.wait)])
+    stop_on_signals(worker)
+    worker.run()                # until worker.stop(); or worker.run_once(): until nothing is left to do now
+"""
+
+import logging
+import os
+import queue
+import secrets
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from django.db import DatabaseError, InterfaceError, close_old_connections, connections
+
+from apps.workloads import capabilities, limits, services
+from apps.workloads.bell import bell
+from apps.workloads.capabilities import Cancelled, Failed
+from apps.workloads.clock import now_ms
+from apps.workloads.commands import Claim, ClaimNext, Completion, Failure
+from apps.workloads.errors import WorkloadError
+from apps.workloads.running import Running
+
+logger = logging.getLogger("feltdb.worker")
+
+
+def worker_name() -> str:
+    """Return a name no other worker process has or will have: a restart is not the same worker."""
+    return f"{socket.gethostname()[:64]}-{os.getpid()}-{secrets.token_hex(4)}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WorkerOptions:
+    """How a worker works. `namespaces` None: all of them."""
+
+    concurrency: int = 4
+    namespaces: tuple[str, ...] | None = None
+    lease_ms: int = limits.DEFAULT_LEASE_MS
+    poll_s: float = 1.0
+    sweep_s: float = 1.0
+    grace_s: float = 20.0
+    worker_id: str = field(default_factory=worker_name)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Work in the background: `run` is given the event that says *stop* and returns whether it got anything done.
+
+    After True it is called again at once. After False it waits: `pause` where given (it returns when there may be
+    something to do again, or at *stop*), else `pause_s`. An exception is logged and waits `pause_s`. `close` is called
+    when the worker stops, in the step's own thread.
+    """
+
+    name: str
+    run: Callable[[threading.Event], bool]
+    pause_s: float = 1.0
+    pause: Callable[[threading.Event], object] | None = None
+    close: Callable[[], object] | None = None
+
+
+class Worker:
+    """One worker of this process."""
+
+    def __init__(self, options: WorkerOptions, *, steps: Sequence[Step] = ()) -> None:
+        self.options = options
+        self._steps = [Step("sweep", self._sweep, options.sweep_s), *steps]
+        self._stop = threading.Event()
+        self._over = threading.Event()
+        self._wake = threading.Event()
+        self._new_beat = threading.Event()
+        self._claimed: queue.SimpleQueue[Running | None] = queue.SimpleQueue()
+        self._running: dict[str, Running] = {}
+        self._lock = threading.Lock()
+        self._turn = 0
+
+    def stop(self) -> None:
+        """Ask the worker to stop; safe in a signal handler. `run` returns within the grace."""
+        self._stop.set()
+        self._wake.set()
+
+    def run(self) -> None:
+        """Work until `stop`, then drain."""
+        logger.info("worker %s: %d slots", self.options.worker_id, self.options.concurrency)
+        self._start_threads(with_steps=True)
+        failures = 0
+        while not self._stop.is_set():
+            self._wake.clear()
+            heard = bell().number()
+            try:
+                claimed = self._claim_for_free_slots()
+                failures = 0
+            except Exception:
+                logger.exception("claiming failed; the worker goes on")
+                connections.close_all()
+                failures += 1
+                self._stop.wait(min(0.1 * 2**failures, 5.0))
+                continue
+            if not claimed:
+                bell().wait(heard, self.options.poll_s, stop=self._wake)
+        self._drain()
+
+    def run_once(self) -> int:
+        """Do what can be done now, including what that brings forth; return how many attempts were made."""
+        self._start_threads(with_steps=False)
+        attempts = 0
+        while not self._stop.is_set():
+            progress = [self._step_once(step) for step in self._steps]
+            claimed = self._claim_for_free_slots()
+            attempts += claimed
+            if claimed or self._busy():
+                self._wake.wait(self.options.poll_s)
+                self._wake.clear()
+            elif not any(progress):
+                break
+        for step in self._steps:
+            self._close_step(step)
+        self._drain()
+        return attempts
+
+    def _start_threads(self, *, with_steps: bool) -> None:
+        jobs: list[tuple[str, Callable[[], None]]] = [("keeper", self._keep_leases)]
+        jobs += [(f"slot-{number}", self._slot) for number in range(self.options.concurrency)]
+        if with_steps:
+            jobs += [(f"step-{step.name}", _bound(self._repeat, step)) for step in self._steps]
+        for name, job in jobs:
+            # Daemons: a program that never returns must not keep a stopped worker from exiting.
+            threading.Thread(target=job, name=name, daemon=True).start()
+
+    # Claiming
+
+    def _busy(self) -> int:
+        with self._lock:
+            return len(self._running)
+
+    def _claim_for_free_slots(self) -> int:
+        free = min(self.options.concurrency - self._busy(), limits.MAX_BATCH)
+        if free <= 0:
+            return 0
+        close_old_connections()
+        known = capabilities.names()
+        namespaces = services.namespaces_with_work(
+            now_ms=now_ms(), capabilities=known, definitions=known, namespaces=self.options.namespaces
+        )
+        self._turn += 1
+        start = self._turn % len(namespaces) if namespaces else 0
+        claimed = 0
+        for namespace in [*namespaces[start:], *namespaces[:start]]:
+            if claimed >= free or self._stop.is_set():
+                break
+            claims = services.claim_next(self._request(namespace, known, free - claimed), now_ms=now_ms())
+            for claim in claims:
+                self._take_up(claim)
+            claimed += len(claims)
+        return claimed
+
+    def _request(self, namespace: str, known: frozenset[str], most: int) -> ClaimNext:
+        return ClaimNext(
+            namespace=namespace,
+            worker_id=self.options.worker_id,
+            principal=f"worker:{self.options.worker_id}",
+            capabilities=known,
+            definitions=known,
+            max=most,
+            lease_ms=self.options.lease_ms,
+        )
+
+    def _take_up(self, claim: Claim) -> None:
+        running = Running(claim, self.options.lease_ms)
+        with self._lock:
+            self._running[claim.claim_id] = running
+        if "heartbeat_ms" in claim.timeouts:
+            self._new_beat.set()  # it may need signs of life more often than the keeper was about to give them
+        self._claimed.put(running)
+
+    # Slots
+
+    def _slot(self) -> None:
+        while (running := self._claimed.get()) is not None:
+            if not running.begin():
+                continue  # the worker is stopping and hands it back unbegun
+            try:
+                self._execute(running)
+            except Exception:
+                logger.exception("%s: reporting failed; its lease will run out", running.workload_id)
+                connections.close_all()
+            finally:
+                self._put_away(running)
+        connections.close_all()
+
+    def _put_away(self, running: Running) -> None:
+        with self._lock:
+            self._running.pop(running.claim.claim_id, None)
+        self._wake.set()
+
+    def _execute(self, running: Running) -> None:
+        close_old_connections()
+        fence = running.claim.fence
+        try:
+            row = self._reporting(running, lambda: services.start(fence, now_ms=now_ms()))
+        except WorkloadError as error:
+            logger.info("%s: not started (%s)", running.workload_id, error.code)
+            return
+        running.started_at_ms = row.started_at_ms
+        report = self._run_program(running)
+        try:
+            self._reporting(running, report)
+        except WorkloadError as error:
+            if error.code in ("WORKLOAD_SECRET_REJECTED", "WORKLOAD_INVALID"):
+                failure = Failure(kind="execution_error", error=f"the output was refused: {error.message}")
+                self._reporting(running, lambda: services.fail(fence, failure, now_ms=now_ms()))
+            elif error.code == "WORKLOAD_TRANSITION_DENIED":
+                # The cancellation came after the last look: the work is over, so give it up as asked.
+                self._reporting(running, lambda: services.confirm_cancel(fence, now_ms=now_ms()))
+            else:
+                logger.warning("%s: its report came too late (%s)", running.workload_id, error.code)
+
+    def _run_program(self, running: Running) -> Callable[[], Any]:
+        """Run the program and return how to report what became of it."""
+        fence = running.claim.fence
+        found = capabilities.find(running.claim.definition_id)
+        try:
+            if found is None:
+                raise Failed("capability_missing", f"{running.claim.definition_id} is not installed here")
+            output = found.program(running.claim.input, running)
+        except Cancelled:
+            if running.cancel_requested:
+                return lambda: services.confirm_cancel(fence, now_ms=now_ms())
+            if running.cancelled():
+                return lambda: services.hand_back(fence, now_ms=now_ms())
+            failure = Failure(kind="execution_error", error="the program gave up without being asked to")
+        except Failed as failed:
+            failure = Failure(kind=failed.kind, error=failed.message, effect=failed.effect)
+        except BaseException as error:  # a program may raise anything, SystemExit too: it is the program's end only
+            logger.warning("%s: %s failed", running.workload_id, running.claim.definition_id, exc_info=True)
+            failure = Failure(kind="execution_error", error=f"{type(error).__name__}: {error}")
+        else:
+            result = Completion(result_id=f"result_{fence.workload_id}_{fence.fencing_token}", output=output)
+            return lambda: services.complete(fence, result, now_ms=now_ms())
+        return lambda: _fail(running, failure)
+
+    def _reporting(self, running: Running, report: Callable[[], Any]) -> Any:
+        """Report, again and again while the database is away, as long as the lease can hold."""
+        pause_s = 0.05
+        while True:
+            try:
+                return report()
+            except (DatabaseError, InterfaceError):
+                connections.close_all()
+                if now_ms() >= running.expires_at_ms or self._over.is_set():
+                    raise
+                logger.warning("%s: the database did not take its report; trying again", running.workload_id)
+                time.sleep(pause_s)
+                pause_s = min(2 * pause_s, 1.0)
+
+    # Keeping leases
+
+    def _keep_leases(self) -> None:
+        while not self._over.is_set():
+            with self._lock:
+                current = list(self._running.values())
+            pause_s = min([running.renew_every_s for running in current], default=self.options.lease_ms / 3000)
+            self._new_beat.wait(pause_s)
+            self._new_beat.clear()
+            for running in current:
+                try:
+                    running.renew()
+                except Exception:
+                    logger.exception("%s: renewing its lease failed", running.workload_id)
+                    connections.close_all()
+            close_old_connections()
+
+    # Steps
+
+    def _repeat(self, step: Step) -> None:
+        while not self._stop.is_set():
+            if not self._step_once(step):
+                self._pause(step)
+        self._close_step(step)
+
+    def _step_once(self, step: Step) -> bool:
+        try:
+            close_old_connections()
+            return step.run(self._stop)
+        except Exception:
+            logger.exception("step %s failed; the worker goes on", step.name)
+            connections.close_all()
+            self._stop.wait(step.pause_s)
+            return False
+
+    def _pause(self, step: Step) -> None:
+        try:
+            if step.pause is not None:
+                step.pause(self._stop)
+                return
+        except Exception:
+            logger.exception("step %s could not wait; the worker goes on", step.name)
+        self._stop.wait(step.pause_s)
+
+    @staticmethod
+    def _close_step(step: Step) -> None:
+        try:
+            if step.close is not None:
+                step.close()
+        except Exception:
+            logger.exception("step %s did not close", step.name)
+        finally:
+            connections.close_all()
+
+    @staticmethod
+    def _sweep(stop: threading.Event) -> bool:
+        report = services.sweep(now_ms=now_ms())
+        for workload_id in report.recovered:
+            logger.warning("%s: its worker was lost", workload_id)
+        return report.more
+
+    # Stopping
+
+    def _drain(self) -> None:
+        """Hand back what has not begun, wait for what has, hand back what is not over within the grace."""
+        self._stop.set()
+        self._hand_back(lambda running: running.withdraw(), "worker_draining")
+        until = time.monotonic() + self.options.grace_s
+        while self._busy() and (left := until - time.monotonic()) > 0:
+            self._wake.wait(min(left, 0.1))
+            self._wake.clear()
+        self._hand_back(lambda running: True, "worker_stopped")
+        self._over.set()
+        self._new_beat.set()
+        for _ in range(self.options.concurrency):
+            self._claimed.put(None)
+        logger.info("worker %s: stopped", self.options.worker_id)
+
+    def _hand_back(self, which: Callable[[Running], bool], reason: str) -> None:
+        with self._lock:
+            chosen = [running for running in self._running.values() if which(running)]
+        for running in chosen:
+            running.give_up()
+            try:
+                services.hand_back(running.claim.fence, now_ms=now_ms(), reason=reason)
+                logger.info("%s: handed back (%s)", running.workload_id, reason)
+            except WorkloadError as error:
+                logger.info("%s: not handed back (%s)", running.workload_id, error.code)
+            except (DatabaseError, InterfaceError):
+                logger.exception("%s: not handed back; its lease will run out", running.workload_id)
+            self._put_away(running)
+
+
+def stop_on_signals(worker: Worker) -> None:
+    """Have SIGTERM and SIGINT stop the worker; a second one ends the process at once, leaving it to the leases."""
+
+    def handle(number: int, frame: object) -> None:
+        if worker._stop.is_set():
+            os._exit(128 + number)
+        worker.stop()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, handle)
+
+
+def _bound(method: Callable[[Step], None], step: Step) -> Callable[[], None]:
+    return lambda: method(step)
+
+
+def _fail(running: Running, failure: Failure) -> Any:
+    fence = running.claim.fence
+    try:
+        return services.fail(fence, failure, now_ms=now_ms())
+    except WorkloadError as error:
+        if error.code != "WORKLOAD_SECRET_REJECTED":
+            raise
+        # What the program said of its failure looks like a secret: keep that it failed, not what it said.
+        hidden = Failure(kind=failure.kind, error="(hidden: it looked like a secret)", effect=failure.effect)
+        return services.fail(fence, hidden, now_ms=now_ms())

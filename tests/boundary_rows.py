@@ -39,7 +39,26 @@ KEYS: list[Row] = [
     Row("DELETE", "/v1/keys/nobody", scope="keys:admin", namespaced=False),
 ]
 
-STATE: list[Row] = []
+_ORDER = "/v1/collections/orders/o-1"
+
+STATE: list[Row] = [
+    Row("GET", "/v1/collections", scope="state:read"),
+    Row("GET", "/v1/collections/orders", scope="state:read"),
+    Row("POST", "/v1/collections/orders", scope="state:write", body={"id": "o-1"}),
+    Row("GET", _ORDER, scope="state:read"),
+    Row("PUT", _ORDER, scope="state:write", body={"amount": 1}),
+    Row("PATCH", _ORDER, scope="state:write", body={"amount": 1}),
+    Row("DELETE", _ORDER, scope="state:write"),
+    Row("POST", f"{_ORDER}/cas", scope="state:write", body={"expectedVersion": 0, "value": {}}),
+    Row("POST", "/v1/query", scope="state:read", body={"collection": "orders"}),
+    Row("POST", "/v1/transactions", scope="state:write", body={"operations": [{"collection": "orders", "id": "o-1"}]}),
+    Row("GET", "/v1/transactions/t-1", scope="state:read"),
+    Row("GET", "/v1/changes", scope="events:read"),
+    Row("GET", "/v1/revision", scope="state:read"),
+    Row("GET", "/v1/runtime", scope=None),
+    Row("GET", "/v1/openapi.json", scope=PUBLIC, namespaced=False),
+    Row("GET", "/v1/docs", scope=PUBLIC, namespaced=False),
+]
 
 _W = "/v1/workloads/workload_000000000000000000000000"
 _FENCE = {"worker_id": "w1", "claim_id": "claim_0", "fencing_token": 1}

@@ -25,6 +25,10 @@ class ApiClient(Client):
             headers["FeltDB-Namespace"] = namespace
         super().__init__(headers=headers, raise_request_exception=False)
 
+    def generic(self, method: str, path: str, *args: Any, **extra: Any) -> Any:
+        """Send the request; the raw target comes along, as gunicorn gives it."""
+        return super().generic(method, path, *args, **{"RAW_URI": path, **extra})
+
     def call(self, method: str, path: str, body: Any = None, **extra: Any) -> Any:
         """Send `body` as compact JSON (bytes go as they are); no body at all when None."""
         raw = b"" if body is None else body if isinstance(body, bytes) else orjson.dumps(body)

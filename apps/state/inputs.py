@@ -131,7 +131,7 @@ def transaction(body: Any) -> Transaction:
     named = reading.one_of(members, "transactionId", "transaction_id", "")
     transaction_id = None
     if named is not ABSENT:
-        transaction_id = reading.text(named, "/transactionId", max_bytes=TRANSACTION_ID_BYTES)
+        transaction_id = reading.transaction_id(named, pointer="/transactionId")
     operations = reading.an_array(members.get("operations"), "/operations", at_most=TRANSACTION_MAX_MUTATIONS)
     if not operations:
         raise invalid("A transaction needs at least one operation.", pointer="/operations")

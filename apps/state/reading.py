@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from apps.http.errors import ApiError
-from feltdb_engine import InvalidKey, check_collection, check_id
+from feltdb_engine import InvalidKey
+from feltdb_engine.values import encode_collection, encode_id, encode_transaction_id
 
 ABSENT: Any = object()
 MAX_INTEGER = 2**63 - 1
@@ -72,12 +73,17 @@ def flag(value: Any, pointer: str) -> bool:
 
 def collection_name(value: Any, **place: str) -> str:
     """Return `value`, which must be a collection name. `place` is `pointer=` or `field=`."""
-    return _named(check_collection, value, place)
+    return _named(encode_collection, value, place)
 
 
 def record_id(value: Any, **place: str) -> str:
     """Return `value`, which must be a record id. `place` is `pointer=` or `field=`."""
-    return _named(check_id, value, place)
+    return _named(encode_id, value, place)
+
+
+def transaction_id(value: Any, **place: str) -> str:
+    """Return `value`, which must be a transaction id. `place` is `pointer=` or `field=`."""
+    return _named(encode_transaction_id, value, place)
 
 
 def _named(check: Any, value: Any, place: dict[str, str]) -> str:

@@ -1,4 +1,7 @@
-"""The JSON shapes of this room's answers, made from the engine's values. Not here: what they mean (`feltdb_engine/model.py`)."""
+"""The JSON shapes of this room's answers, made from the engine's values.
+
+Not here: what they mean (`feltdb_engine/model.py`).
+"""
 
 from typing import Any
 

@@ -203,7 +203,7 @@ transact = describe(
     },
     answers={
         200: Answer(
-            "This id was committed before, with this request.", ref("Outcome"), {**_OUTCOME, "duplicate": True}
+            "Committed before, by this very request.", ref("Outcome"), {**_OUTCOME, "duplicate": True}
         ),
         201: Answer("Committed.", ref("Outcome"), _OUTCOME, _READ),
     },

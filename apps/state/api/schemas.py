@@ -64,7 +64,7 @@ SCHEMAS: dict[str, Schema] = {
         "type": "object",
         "properties": {"id": RECORD_ID},
         "additionalProperties": True,
-        "description": "The record's value. A member `id` names the record and is not stored; without one the server makes a UUID.",
+        "description": "The value. A member `id` names the record and is not stored; without one a UUID is made.",
     },
     "Swap": _object(
         {

@@ -5,12 +5,11 @@ from urllib.parse import quote
 from django.http import HttpResponse
 
 from apps.keys.views import KeyedRequest
-from apps.state import conditions, inputs, shapes
+from apps.state import conditions, inputs, reading, shapes
 from apps.state.api import described
 from apps.state.api.base import StateView, collection_in, names, reply
 from apps.state.api.paths import decode_segment
-from apps.state.limits import TRANSACTION_BODY_BYTES, TRANSACTION_ID_BYTES
-from apps.state.reading import text
+from apps.state.limits import TRANSACTION_BODY_BYTES
 from apps.state.services import feed, position, queries, records, transactions
 from apps.state.services.records import Written
 
@@ -169,7 +168,7 @@ class TransactionView(StateView):
     @described.transaction_outcome
     def get(self, request: KeyedRequest, transaction: str) -> HttpResponse:
         """Return the outcome of a transaction id."""
-        named = text(decode_segment(transaction, "id"), "/id", max_bytes=TRANSACTION_ID_BYTES)
+        named = reading.transaction_id(decode_segment(transaction, "id"), field="id")
         return reply(shapes.outcome(transactions.outcome(self.call(request), named)))
 
 

@@ -23,6 +23,7 @@ from apps.state.stores import store
 from feltdb_engine import (
     CommitResult,
     Cursor,
+    FeedCompacted,
     Mutation,
     MutationKind,
     Precondition,
@@ -219,7 +220,10 @@ def _effect(
         if after is not None and after.version == version:
             return False, after.value
     at = Cursor(instance_id=result.instance_id, sequence=result.sequences[0] - 1)
-    operation = opened.changes(at, limit=1).operations[0]
+    try:
+        operation = opened.changes(at, limit=1).operations[0]
+    except FeedCompacted:  # a repetition so late that the first outcome is no longer in the feed
+        return False, mutation.value or {}
     return operation.kind == "insert", operation.value
 
 

@@ -55,7 +55,10 @@ def test_a_delete_carries_the_value_it_removed(client):
     client.put_json("/v1/collections/orders/o-1", {"n": 1})
     client.put_json("/v1/collections/orders/o-1", {"n": 2})
     client.delete("/v1/collections/orders/o-1")
-    seen = [(each["kind"], each["version"], each["previous_version"], each["value"]) for each in changes(client)["operations"]]
+    seen = [
+        (each["kind"], each["version"], each["previous_version"], each["value"])
+        for each in changes(client)["operations"]
+    ]
     assert seen == [("insert", 1, 0, {"n": 1}), ("update", 2, 1, {"n": 2}), ("delete", 3, 2, {"n": 2})]
 
 

@@ -202,9 +202,7 @@ transact = describe(
         }
     },
     answers={
-        200: Answer(
-            "Committed before, by this very request.", ref("Outcome"), {**_OUTCOME, "duplicate": True}
-        ),
+        200: Answer("Committed before, by this very request.", ref("Outcome"), {**_OUTCOME, "duplicate": True}),
         201: Answer("Committed.", ref("Outcome"), _OUTCOME, _READ),
     },
     errors=["PRECONDITION_FAILED", *_COMMIT],

@@ -1,0 +1,71 @@
+"""A small client for FeltDB.
+
+    from feltdb_client import FeltDB
+
+    with FeltDB("http://127.0.0.1:8000", key="fdb_...") as db:
+        order = db.create("orders", {"amount": 250})
+        db.merge("orders", order.id, {"status": "paid"})
+
+Every write carries a transaction id, so that it is repeated safely when an answer is lost. The public names are those
+listed below.
+"""
+
+from feltdb_client.client import NOW, START, FeltDB
+from feltdb_client.errors import (
+    ApiError,
+    Conflict,
+    FeedCompacted,
+    FeltDBError,
+    IdempotencyConflict,
+    NotFound,
+    OutcomeUnknown,
+    PreconditionFailed,
+    Unreachable,
+    VersionConflict,
+)
+from feltdb_client.model import (
+    Actor,
+    Changes,
+    Operation,
+    Outcome,
+    Page,
+    Record,
+    delete,
+    merge,
+    put,
+    require_absent,
+    require_equal,
+    require_present,
+    require_version,
+)
+from feltdb_client.retry import Patience
+
+__all__ = [
+    "NOW",
+    "START",
+    "Actor",
+    "ApiError",
+    "Changes",
+    "Conflict",
+    "FeedCompacted",
+    "FeltDB",
+    "FeltDBError",
+    "IdempotencyConflict",
+    "NotFound",
+    "Operation",
+    "Outcome",
+    "OutcomeUnknown",
+    "Page",
+    "Patience",
+    "PreconditionFailed",
+    "Record",
+    "Unreachable",
+    "VersionConflict",
+    "delete",
+    "merge",
+    "put",
+    "require_absent",
+    "require_equal",
+    "require_present",
+    "require_version",
+]

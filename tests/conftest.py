@@ -7,6 +7,7 @@ def test_something(api, make_key):
 """
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -56,6 +57,16 @@ def _nothing_remembered() -> Iterator[None]:
     verify.forget_all()
     permissions.forget_all()
     yield
+
+
+@pytest.fixture
+def data_dir(tmp_path: Path, settings: Any) -> Iterator[Path]:
+    """A data directory of the test's own as `settings.DATA_DIR`; stores opened in it are closed at the end."""
+    from apps.state import stores
+
+    settings.DATA_DIR = tmp_path
+    yield tmp_path
+    stores.close_all()
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from apps.http.errors import ApiError
-from feltdb_engine import InvalidKey
+from feltdb_engine.errors import InvalidKey
 from feltdb_engine.values import encode_collection, encode_id, encode_transaction_id
 
 ABSENT: Any = object()

@@ -37,11 +37,8 @@ class InProcess(httpx.WSGITransport):
 
 @pytest.fixture
 def db(make_key, data_dir):
-    from apps.state import stores
-
     with FeltDB("http://127.0.0.1", make_key().secret, transport=InProcess(application)) as client:
         yield client
-    stores.close_all()
 
 
 def test_records_are_created_read_replaced_merged_swapped_and_deleted(db):

@@ -1,6 +1,6 @@
 """Fixtures of this room's tests: stores in a directory of the test's own, and clients of several authorities."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +10,8 @@ from tests.conftest import ApiClient
 
 
 @pytest.fixture(autouse=True)
-def _stores_of_its_own(data_dir: Path) -> Iterator[None]:
-    from apps.state import stores
-
-    yield
-    stores.close_all()
+def _stores_of_its_own(data_dir: Path) -> None:
+    """Every test of this room begins with empty stores."""
 
 
 @pytest.fixture

@@ -8,9 +8,9 @@ from django.urls import URLPattern, URLResolver, get_resolver
 from drf_spectacular.validation import validate_schema
 from jsonschema import Draft202012Validator
 
+from apps.http import strict_json
 from apps.http.codes import CODES
 from apps.state.api.documents import document
-from apps.http import strict_json
 
 SELF_DESCRIPTION = {"/v1/openapi.json", "/v1/docs"}
 

@@ -63,7 +63,7 @@ def test_lower_and_upper_case_escapes_are_the_same_id(client):
     assert client.get("/v1/collections/orders/a%2Fb").json()["value"] == {"n": 1}
 
 
-@pytest.mark.parametrize("segment", ["%", "%2", "%zz", "a%", "%C3", "%ff", "%C0%AF", "%ED%A0%80", "é", "a b", '"'])
+@pytest.mark.parametrize("segment", ["%", "%2", "%zz", "a%", "%C3", "%ff", "%C0%AF", "%ED%A0%80", "é", "a b"])
 def test_a_segment_that_is_not_well_encoded_is_refused(client, segment):
     answer = client.get(f"/v1/collections/orders/{segment}")
     assert (answer.status_code, answer.json()["code"]) == (400, "VALIDATION_ERROR")

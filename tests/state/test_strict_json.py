@@ -80,5 +80,5 @@ def test_json_at_the_edges_is_taken(client, value):
 @pytest.mark.parametrize(("method", "path"), ROUTES)
 def test_a_body_over_the_routes_limit_is_refused_unread(client, method, path):
     limit = 16 * 2**20 if path == "/v1/transactions" else 2 * 2**20
-    answer = client.call(method, path, b"", CONTENT_LENGTH=str(limit + 1))
+    answer = client.call(method, path, b"", CONTENT_LENGTH=str(limit + 1), CONTENT_TYPE="application/json")
     assert (answer.status_code, answer.json()["code"]) == (413, "BODY_TOO_LARGE")

@@ -57,7 +57,7 @@ def test_the_same_request_under_its_id_answers_200_and_is_done_once(client):
     again = client.call(
         "POST",
         PATH,
-        b'{"transactionId": "t-1", "operations": [ {"id": "o-1", "value": {"m": 2, "n": 1}, "collection": "orders"} ] }',
+        b'{ "transactionId":"t-1", "operations":[{"id":"o-1","value":{"m":2,"n":1},"collection":"orders"}] }',
     )
     assert (first.status_code, again.status_code) == (201, 200)
     assert again.json() == {**first.json(), "duplicate": True}

@@ -10,7 +10,8 @@ from apps.state.calls import Call
 from apps.state.inputs import Query
 from apps.state.services.doors import may_read
 from apps.state.stores import store
-from feltdb_engine import Record, ScanLimitExceeded
+from feltdb_engine import Record
+from feltdb_engine.errors import ScanLimitExceeded
 
 _MISSING = object()
 

@@ -23,15 +23,13 @@ from apps.state.stores import store
 from feltdb_engine import (
     CommitResult,
     Cursor,
-    FeedCompacted,
     Mutation,
-    MutationKind,
     Precondition,
-    PreconditionFailed,
     Record,
-    RecordNotFound,
     Store,
 )
+from feltdb_engine.errors import FeedCompacted, PreconditionFailed, RecordNotFound
+from feltdb_engine.model import MutationKind
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

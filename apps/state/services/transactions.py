@@ -11,7 +11,8 @@ from apps.state.inputs import Transaction
 from apps.state.services.committing import commit
 from apps.state.services.doors import may_read, may_write
 from apps.state.stores import store
-from feltdb_engine import CommitResult, IdempotencyConflict, PreconditionFailed, RecordNotFound
+from feltdb_engine import CommitResult
+from feltdb_engine.errors import IdempotencyConflict, PreconditionFailed, RecordNotFound
 
 # The reference names what was found, not what was asked for.
 _FOUND = {"absent": "present", "present": "missing"}

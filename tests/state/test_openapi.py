@@ -68,14 +68,14 @@ def test_every_operation_names_its_refusals_by_code(openapi):
             assert code in examples, (method, path, code)
 
 
-def test_every_body_and_every_answer_has_a_shape_and_an_example(openapi):
+def test_every_body_and_every_answer_has_a_shape(openapi):
     for method, path, operation in operations(openapi):
         contents = [operation.get("requestBody", {}).get("content", {})]
         contents += [each.get("content", {}) for status, each in operation["responses"].items() if status < "300"]
         for content in contents:
             for media in content.values():
                 assert media["schema"], (method, path)
-                if path != "/v1/runtime":
+                if operation["tags"] == ["State"] and path != "/v1/runtime":
                     assert media.get("examples"), (method, path)
 
 

@@ -56,6 +56,8 @@ def bounded_int(name: str, default: int, low: int, high: int) -> int:
     return value
 
 
+WORKER_CONCURRENCY = bounded_int("WORKER_CONCURRENCY", default=4, low=1, high=64)
+
 DEBUG = env.bool("DEBUG", default=False)
 SECRET_KEY = env.str("DJANGO_SECRET_KEY", default="") or secret_file("django_secret_key")
 KEY_PEPPER = env.str("FELTDB_KEY_PEPPER", default="") or secret_file("key_pepper_v1")

@@ -5,6 +5,7 @@ from django.urls import URLPattern, URLResolver, include, path
 
 urlpatterns: list[URLPattern | URLResolver] = [
     path("admin/", admin.site.urls),
+    path("", include("apps.operations.api.urls")),
     path("v1/", include("apps.keys.api.urls")),
     path("v1/", include("apps.state.api.urls")),
     path("v1/", include("apps.workloads.api.urls")),

@@ -77,9 +77,7 @@ def test_idempotency_scopes_cannot_be_made_to_coincide(command, clock):
         ({"input": 2, "priority": 3, "environment": "e"}, ["environment", "input", "priority"]),
     ],
 )
-def test_a_replay_matches_only_an_equivalent_request_and_names_every_conflicting_field(
-    command, clock, changed, field
-):
+def test_a_replay_matches_only_an_equivalent_request_and_names_every_conflicting_field(command, clock, changed, field):
     """W3."""
     base = {"capability_snapshot": frozenset({"identity"})}
     admit(command(**base), now_ms=clock.ms)

@@ -1,0 +1,72 @@
+"""`manage.py worker`: evaluate triggers, sweep, and run durable work until told to stop."""
+
+from argparse import ArgumentParser, ArgumentTypeError
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import BaseCommand
+
+from apps.triggers.evaluator import Evaluator
+from apps.workloads.worker import Step, Worker, WorkerOptions, stop_on_signals
+
+MAX_CONCURRENCY = 64
+MAX_GRACE_S = 600.0
+
+
+class Command(BaseCommand):
+    """Thin: puts trigger evaluation and the worker of `apps.workloads` into one process."""
+
+    help = (
+        "Run the worker: it evaluates triggers, takes back work whose lease ran out, and runs what is ready, "
+        "several at a time. Any number of workers may run. Ctrl-C or SIGTERM: claims no more, lets programs finish "
+        "within the grace, hands the rest back."
+    )
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """Declare the options."""
+        parser.add_argument(
+            "--concurrency",
+            type=_within(1, MAX_CONCURRENCY, int),
+            default=settings.WORKER_CONCURRENCY,
+            help=f"programs that run at once, 1 to {MAX_CONCURRENCY} (default: WORKER_CONCURRENCY, now %(default)s)",
+        )
+        parser.add_argument(
+            "--once", action="store_true", help="do what is ready now and what follows from it, then end"
+        )
+        parser.add_argument("--namespaces", default="", help="only these, comma separated (default: all)")
+        parser.add_argument(
+            "--grace",
+            type=_within(0, MAX_GRACE_S, float),
+            default=WorkerOptions().grace_s,
+            help="seconds that running programs get to finish after SIGTERM (default: %(default)s)",
+        )
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Run until stopped, or once."""
+        named = tuple(name.strip() for name in options["namespaces"].split(",") if name.strip())
+        evaluator = Evaluator(namespaces=frozenset(named) if named else None)
+        worker = Worker(
+            WorkerOptions(concurrency=options["concurrency"], namespaces=named or None, grace_s=options["grace"]),
+            steps=[Step("triggers", evaluator.run_once, pause=evaluator.wait, close=evaluator.close)],
+        )
+        stop_on_signals(worker)
+        if options["once"]:
+            attempts = worker.run_once()
+            self.stdout.write(f"{attempts} attempt{'' if attempts == 1 else 's'} made; nothing is left to do now.")
+        else:
+            worker.run()
+
+
+def _within(low: float, high: float, kind: type[int] | type[float]) -> Any:
+    """Return an argparse type for numbers from `low` to `high`."""
+
+    def number(text: str) -> float:
+        try:
+            value = kind(text)
+        except ValueError as error:
+            raise ArgumentTypeError(f"'{text}' is no number") from error
+        if not low <= value <= high:
+            raise ArgumentTypeError(f"must be from {low} to {high}")
+        return value
+
+    return number

@@ -19,3 +19,12 @@ accesslog = "-" if os.environ.get("ACCESS_LOG") else None
 errorlog = "-"
 loglevel = os.environ.get("LOG_LEVEL", "info").lower()
 proc_name = "feltdb"
+
+
+def post_worker_init(worker: object) -> None:
+    """Let the server's own refusals be the envelope too, not a page."""
+    import gunicorn.util
+
+    from apps.http import wire
+
+    gunicorn.util.write_error = wire.write_error

@@ -27,8 +27,11 @@ CODES: dict[str, Code] = {
     "METHOD_NOT_ALLOWED": Code(405, "The method is not allowed here"),
     "NOT_ACCEPTABLE": Code(406, "Only JSON can be given"),
     "BODY_TOO_LARGE": Code(413, "The body is too large"),
+    "TARGET_TOO_LONG": Code(414, "The request's target is too long"),
     "UNSUPPORTED_MEDIA_TYPE": Code(415, "The body must be plain JSON"),
+    "EXPECTATION_FAILED": Code(417, "The request expects what this server does not do"),
     "PROTOCOL_UNSUPPORTED": Code(426, "The protocol version is not supported"),
+    "HEADERS_TOO_LARGE": Code(431, "The request's headers are too large"),
     # Who is asking
     "AUTHENTICATION_REQUIRED": Code(401, "A valid key is required"),
     "FORBIDDEN": Code(403, "The key may not do this"),
@@ -80,6 +83,7 @@ CODES: dict[str, Code] = {
     "WORKLOAD_RESULT_DUPLICATE": Code(422, "The result id belongs to other work"),
     # What went wrong here
     "INTERNAL_ERROR": Code(500, "The server failed"),
+    "NOT_IMPLEMENTED": Code(501, "The server does not know how to do this"),
     "SERVICE_OVERLOADED": Code(503, "The server is busy"),
     "COMMIT_UNKNOWN": Code(503, "Whether the transaction was committed is not known"),
     "DEADLINE_EXCEEDED": Code(503, "The deadline passed"),
@@ -106,9 +110,19 @@ BY_STATUS: dict[int, str] = {
     406: "NOT_ACCEPTABLE",
     409: "CONFLICT",
     413: "BODY_TOO_LARGE",
+    414: "TARGET_TOO_LONG",
     415: "UNSUPPORTED_MEDIA_TYPE",
+    417: "EXPECTATION_FAILED",
     426: "PROTOCOL_UNSUPPORTED",
     429: "RATE_LIMITED",
+    431: "HEADERS_TOO_LARGE",
+    500: "INTERNAL_ERROR",
+    501: "NOT_IMPLEMENTED",
     503: "SERVICE_OVERLOADED",
 }
-"""The code for a bare status that somebody else (Django, a library) answered with."""
+"""The code for a bare status that somebody else (the server, Django, a library) answered with."""
+
+
+def code_for(status: int) -> str:
+    """Return the code for a bare status of 400 or above."""
+    return BY_STATUS.get(status, "INTERNAL_ERROR" if status >= 500 else "REQUEST_REFUSED")

@@ -1,5 +1,6 @@
 """The one shape of every refusal, as bytes. Not here: which exception becomes which code (`exceptions.py`)."""
 
+import secrets
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,6 +11,11 @@ from apps.http.codes import CODES
 from apps.http.errors import ApiError
 
 PROBLEM_TYPE = "urn:feltdb:code:"
+
+
+def new_request_id() -> str:
+    """Return a fresh request id: `req_` and 32 hex digits."""
+    return "req_" + secrets.token_hex(16)
 
 
 def body(error: ApiError, request_id: str) -> dict[str, Any]:

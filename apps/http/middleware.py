@@ -4,14 +4,13 @@ The console alone keeps pages for its refusals.
 """
 
 import re
-import secrets
 from collections.abc import Callable
 
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 
 from apps.http import envelope
-from apps.http.codes import BY_STATUS, CODES
+from apps.http.codes import CODES, code_for
 from apps.http.console import is_console
 from apps.http.errors import ApiError
 from apps.http.limits import MAX_REQUEST_ID_CHARS
@@ -22,11 +21,6 @@ PROTOCOL = "1"
 _REQUEST_ID = re.compile(rf"[A-Za-z0-9._:-]{{1,{MAX_REQUEST_ID_CHARS}}}")
 
 
-def new_request_id() -> str:
-    """Return a fresh request id: `req_` and 32 hex digits."""
-    return "req_" + secrets.token_hex(16)
-
-
 class RequestIdMiddleware:
     """Sets `request.request_id`: the caller's `X-Request-ID` when well formed, else a new one. Always sends it back."""
 
@@ -35,7 +29,7 @@ class RequestIdMiddleware:
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
         asked = request.META.get("HTTP_X_REQUEST_ID", "")
-        request_id = asked if _REQUEST_ID.fullmatch(asked) else new_request_id()
+        request_id = asked if _REQUEST_ID.fullmatch(asked) else envelope.new_request_id()
         request.request_id = request_id  # type: ignore[attr-defined]
         answer = self.get_response(request)
         answer.headers["X-Request-ID"] = request_id
@@ -78,8 +72,7 @@ class JSONErrorsMiddleware:
 
 
 def _as_envelope(request: HttpRequest, answer: HttpResponseBase) -> HttpResponse:
-    status = answer.status_code
-    code = BY_STATUS.get(status, "INTERNAL_ERROR" if status >= 500 else "REQUEST_REFUSED")
+    code = code_for(answer.status_code)
     replacement = envelope.response(request, ApiError(code, CODES[code].title + "."))
     for name in ("Allow", "Retry-After", "WWW-Authenticate"):
         if name in answer.headers:

@@ -168,7 +168,7 @@ class RouteSchema(AutoSchema):
             codes.add("UNSUPPORTED_MEDIA_TYPE")
         return codes
 
-    def get_override_parameters(self) -> list[OpenApiParameter]:
+    def get_override_parameters(self) -> list[Any]:
         """Add the headers that every keyed route understands."""
         shared = [
             header_parameter("X-Request-ID", "An id of yours for this request; it comes back, and goes into the log."),

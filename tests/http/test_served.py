@@ -108,3 +108,27 @@ def test_a_hundred_thousand_brackets_are_refused_and_the_server_lives(server: Se
 def test_malformed_chunks_are_the_callers_mistake(server: Server) -> None:
     status, body, _ = server.send("Transfer-Encoding: chunked\r\n", b"zz\r\n{}\r\n0\r\n\r\n")
     assert (status, body["code"]) == (400, "JSON_INVALID")
+
+
+@pytest.mark.parametrize(
+    ("raw", "status", "code"),
+    [
+        (b"GARBAGE\r\n\r\n", 400, "REQUEST_REFUSED"),
+        (b"GET / HTTP/9.9\r\n\r\n", 400, "REQUEST_REFUSED"),
+        (b"GET / HTTP/1.1\r\nBad Header: <b>x</b>\r\n\r\n", 400, "REQUEST_REFUSED"),
+        (b"GET /" + b"a" * 9000 + b" HTTP/1.1\r\n\r\n", 414, "TARGET_TOO_LONG"),
+        (b"GET / HTTP/1.1\r\nA: " + b"a" * 9000 + b"\r\n\r\n", 431, "HEADERS_TOO_LARGE"),
+        (b"POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: rot13\r\n\r\n", 501, "NOT_IMPLEMENTED"),
+        (b"POST / HTTP/1.1\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n", 400, "REQUEST_REFUSED"),
+    ],
+)
+def test_what_is_no_request_is_refused_with_the_envelope_too(
+    server: Server, raw: bytes, status: int, code: str
+) -> None:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as connection:
+        connection.sendall(raw)
+        head, _, body = b"".join(iter(lambda: connection.recv(65536), b"")).partition(b"\r\n\r\n")
+    answer = json.loads(body)
+    assert head.startswith(b"HTTP/1.1 %d " % status) and b"Content-Type: application/json" in head
+    assert (answer["status"], answer["code"]) == (status, code) and answer["request_id"].encode() in head
+    assert b"<" not in body

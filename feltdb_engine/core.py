@@ -3,7 +3,7 @@
 Not here: making and letting go of them (`opening.py`).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -41,8 +41,18 @@ class Core:
     positions: Positions
     words: memoryview
     log: Log
-    view: View
     open_lock: FileLock
     sync_lock: FileLock
     prepare_lock: FileLock
     turn: Turn
+    view: View = field(init=False)
+
+    def drop(self) -> None:
+        """Close everything, without a word to anyone."""
+        if hasattr(self, "view"):
+            self.view.close()
+        self.log.forget()
+        self.turn.close()
+        self.sync_lock.close()
+        self.prepare_lock.close()
+        self.open_lock.close()

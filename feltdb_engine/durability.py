@@ -4,15 +4,27 @@ Whoever gets the sync lock reads `written`, forces, and publishes `durable` whil
 force is final: the kernel may have marked the pages clean, so neither another force nor a look at them proves anything.
 """
 
+import errno
 import threading
 import time
 
+import lmdb
+
 from feltdb_engine import limits, positions
 from feltdb_engine.core import Core
-from feltdb_engine.errors import DeadlineExceeded, StorageFailed
+from feltdb_engine.errors import (
+    DeadlineExceeded,
+    EngineError,
+    StorageError,
+    StorageFailed,
+    StorageFull,
+    StorageWriteFailed,
+    StoreRebuilding,
+)
 from feltdb_engine.files import write_whole
 
 FAILED_NAME = "failed"
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 _PAUSE_S = 0.00005
 _DURABLE = positions.DURABLE
 _DURABLE_SEQUENCE = positions.DURABLE_SEQUENCE
@@ -79,13 +91,17 @@ class Durability:
             raise failed("unknown")
         sequence = words[positions.WRITTEN_SEQUENCE]  # before the position: see positions.py
         written = words[positions.WRITTEN]
-        if words[_DURABLE] >= written:
+        step = self._core.files.step
+        if words[_DURABLE] < written:
+            step("force")
+            self.force(written)
+            step("forced")
+            words[_DURABLE] = written
+            step("durable")
+        elif words[_DURABLE_SEQUENCE] >= sequence:
             return False
-        self._core.files.step("force")
-        self.force(written)
-        self._core.files.step("forced")
-        words[_DURABLE] = written
-        words[_DURABLE_SEQUENCE] = sequence
+        words[_DURABLE_SEQUENCE] = sequence  # also where a leader was killed between the two
+        step("durable published")
         return True
 
     def _force_alone(self, word: int, target: int) -> bool:
@@ -123,3 +139,18 @@ def failed(committed: str) -> StorageFailed:
         "Writing to disk failed. The store refuses writes until it is opened anew by all its processes.",
         committed="unknown" if committed == "unknown" else False,
     )
+
+
+def refusal(state: int) -> EngineError:
+    """Why a store in this state takes no writes."""
+    if state == positions.FAILED:
+        return failed("no")
+    return StoreRebuilding("The store is being opened anew; ask again shortly.")
+
+
+def as_storage_error(error: lmdb.Error | OSError) -> StorageError:
+    """The refusal of something that was undone, or never begun."""
+    code = error.errno if isinstance(error, OSError) else getattr(error, "code", 0)
+    if code in _FULL or isinstance(error, lmdb.MapFullError):
+        return StorageFull("There is no room on the disk. Nothing was written; reads go on.")
+    return StorageWriteFailed(f"The write failed and was undone: {error}")

@@ -5,19 +5,20 @@ Each step leaves the directory so that a crash in it is repaired by the next one
 
 import contextlib
 import secrets
+from dataclasses import replace
 from pathlib import Path
 
 import lmdb
 
 from feltdb_engine import frame, host, limits, manifest, payload, positions, recovery, trust, view
 from feltdb_engine.core import Core, Options
-from feltdb_engine.durability import FAILED_NAME
-from feltdb_engine.files import Files, exists
+from feltdb_engine.durability import FAILED_NAME, fail, failed
+from feltdb_engine.files import Files, ForceFailed, exists
 from feltdb_engine.frame import Chain
 from feltdb_engine.locks import FileLock, Turn
 from feltdb_engine.manifest import Manifest
 from feltdb_engine.positions import Positions
-from feltdb_engine.segment import FrameReader, Log
+from feltdb_engine.segment import Log
 from feltdb_engine.trust import Trust
 from feltdb_engine.view import State, View
 
@@ -35,47 +36,65 @@ def make_directories(files: Files, path: Path) -> None:
         files.force_names(directory)
 
 
-def open_alone(options: Options, lock: FileLock) -> Core:
+def open_alone(options: Options, lock: FileLock, deadline: float) -> Core:
     """Create, recover or rebuild, and share. The caller holds the open-file alone."""
     path, files = options.path, options.files
     found = manifest.read(files, path)
     fresh = found is None
     if found is None:
         found = _create_log(options)
-    store_id = bytes.fromhex(found.store_id)
-    log = Log(files, path / LOG, store_id, found.segment_bytes)
-    shared = Positions(path / positions.NAME)
-    known = _known(options, found)
-    same_boot = shared.belongs(options.host.boot_id, store_id, host.identity(path))
-    failed = exists(files, path / FAILED_NAME)
-    durable = max(found.start.position, known.position if known else 0)
-    if same_boot:
-        durable = max(durable, shared.words[positions.DURABLE])
-        failed = failed or shared.words[positions.STATE] == positions.FAILED
-        shared.words[positions.STATE] = positions.FAILED if failed else positions.CLOSED
-    else:
-        shared.begin(options.host.boot_id, store_id, host.identity(path))
-    if failed:
-        recovery.rehome(log, durable)
-    opened = None
+    core = assemble(options, lock, found, Positions(path / positions.NAME))
     try:
-        opened = _view(options, found, log, None if failed else known)
-        core = assemble(options, lock, found, shared, log, opened)
-        state = recovery.settle(core, durable, all_forced=same_boot and not failed)
-        _share(core, state, place(options) if fresh else known.directory if known else None)
+        # A thread that holds on to a store about to be renewed may still be at work.
+        core.turn.take(deadline)
+        core.sync_lock.take(deadline)
+        _recover(core, fresh=fresh)
+        if fresh:
+            manifest.write(files, path, found)
+        core.words[positions.STATE] = positions.LIVE
+        core.sync_lock.release()
+        core.turn.give_back()
+    except ForceFailed as error:
+        fail(core, f"opening: {error}")
+        core.drop()
+        raise failed("no") from error
     except BaseException:
-        if opened is not None:
-            opened.close()
-        log.forget()
-        shared.close()
+        core.drop()
         raise
-    if fresh:
-        manifest.write(files, path, core.manifest)
     return core
 
 
-def assemble(options: Options, lock: FileLock, found: Manifest, shared: Positions, log: Log, opened: View) -> Core:
-    """The open parts together."""
+def _recover(core: Core, *, fresh: bool) -> None:
+    """Judge the log, trust or remake the view, write down what the next one may trust."""
+    options, words = core.options, core.words
+    boot, store_id, home = options.host.boot_id, bytes.fromhex(core.manifest.store_id), host.identity(core.path)
+    known = trust.read(core.files, core.path)
+    if known is not None and known.store_id != core.manifest.store_id:
+        known = None
+    broken = exists(core.files, core.path / FAILED_NAME)
+    durable = max(core.manifest.start.position, known.position if known else 0)
+    same_boot = core.positions.belongs(boot, store_id, home)
+    renew = False
+    if same_boot:
+        durable = max(durable, words[positions.DURABLE])
+        broken = broken or words[positions.STATE] in (positions.FAILED, positions.RECOVERING)
+        renew = words[positions.STATE] == positions.RENEW
+    else:
+        core.positions.begin(boot, store_id, home)
+    # Until all is done nobody may join, and whoever comes after a crash in here must know where we were.
+    words[positions.STATE] = positions.RECOVERING if broken else positions.RENEW if renew else positions.CLOSED
+    if broken:
+        recovery.rehome(core.log, durable)
+    core.view = _view(core, known, trusted=not broken and not renew)
+    state = recovery.settle(core, durable, all_forced=same_boot and not broken)
+    _record(core, state, place(options) if fresh else known.directory if known else None)
+    if broken and exists(core.files, core.path / FAILED_NAME):
+        core.files.remove(core.path / FAILED_NAME)
+        core.files.force_names(core.path)
+
+
+def assemble(options: Options, lock: FileLock, found: Manifest, shared: Positions) -> Core:
+    """The open parts together, all but the view."""
     path = options.path
     return Core(
         path=path,
@@ -85,8 +104,7 @@ def assemble(options: Options, lock: FileLock, found: Manifest, shared: Position
         manifest=found,
         positions=shared,
         words=shared.words,
-        log=log,
-        view=opened,
+        log=Log(options.files, path / LOG, bytes.fromhex(found.store_id), found.segment_bytes),
         open_lock=lock,
         sync_lock=FileLock(path / "sync.lock"),
         prepare_lock=FileLock(path / "prepare.lock"),
@@ -97,11 +115,6 @@ def assemble(options: Options, lock: FileLock, found: Manifest, shared: Position
 def place(options: Options) -> tuple[int, int, str]:
     """The identity of the directory: another one means that this is a copy."""
     return (*host.identity(options.path), options.host.machine_id)
-
-
-def _known(options: Options, found: Manifest) -> Trust | None:
-    known = trust.read(options.files, options.path)
-    return known if known is not None and known.store_id == found.store_id else None
 
 
 def _create_log(options: Options) -> Manifest:
@@ -136,49 +149,58 @@ def _create_log(options: Options) -> Manifest:
     )
 
 
-def _view(options: Options, found: Manifest, log: Log, known: Trust | None) -> View:
+def _view(core: Core, known: Trust | None, *, trusted: bool) -> View:
     """The view as it is, where it can be trusted, or an empty one."""
-    directory = options.path / VIEW
-    if known is not None and _is_the_same(options, known):
-        trusted = None
-        with contextlib.suppress(lmdb.Error):
-            trusted = View(directory, found.view_map_bytes)
-            trusted.attach()
-            with trusted.read() as txn:
-                state = view.state(txn)
-            if _agrees(state, log, known, options.host.boot_id.hex()):
-                return trusted
-        if trusted is not None:
-            trusted.close()
-    for name in options.files.names(directory):
-        options.files.remove(directory / name)
-    empty = View(directory, found.view_map_bytes)
-    empty.create()
-    with empty.write() as txn:
-        txn.put(view.STATE_KEY, view.STATE.pack(*view.empty_state(found.start)))
-    return empty
+    directory, map_bytes = core.path / VIEW, core.manifest.view_map_bytes
+    if trusted and known is not None:
+        found = _as_it_is(core, known)
+        if found is not None:
+            return found
+    if known is not None:
+        # The next file may get the number of this one: nothing may vouch for it before it is whole.
+        trust.write(core.files, core.path, replace(known, clean=False, view=(0, 0)))
+    for name in core.files.names(directory):
+        core.files.remove(directory / name)
+    return View.create(directory, map_bytes, core.manifest.start)
 
 
-def _is_the_same(options: Options, known: Trust) -> bool:
-    """Whether these are the very files the trust file speaks of, in a state it vouches for."""
+def _as_it_is(core: Core, known: Trust) -> View | None:
+    """The view that is there, if it is the one that was vouched for."""
+    if not _is_the_same(core, known):
+        return None
+    found = None
+    with contextlib.suppress(lmdb.Error):
+        found = View(core.path / VIEW, core.manifest.view_map_bytes)
+        found.attach()
+        with found.read() as txn:
+            state = view.state(txn)
+        if _agrees(core, state, known):
+            return found
+    if found is not None:
+        found.close()
+    return None
+
+
+def _is_the_same(core: Core, known: Trust) -> bool:
+    """Whether these are the very files the facts speak of, in a state they vouch for."""
     try:
-        at = host.identity(options.path / VIEW / "data.mdb")
+        at = host.identity(core.path / VIEW / "data.mdb")
     except OSError:
         return False
-    vouched = known.clean or known.boot_id == options.host.boot_id.hex()
-    return vouched and known.view_format == view.FORMAT and known.view == at and known.home == place(options)
+    vouched = known.clean or known.boot_id == core.options.host.boot_id.hex()
+    return vouched and known.view_format == view.FORMAT and known.view == at and known.home == place(core.options)
 
 
-def _agrees(state: State, log: Log, known: Trust, boot_id: str) -> bool:
+def _agrees(core: Core, state: State, known: Trust) -> bool:
     """Whether the view ends with a frame the log has; after another boot, with the very one it was closed at."""
-    if known.boot_id != boot_id and (state.position, state.crc) != (known.position, known.crc):
+    same_boot = known.boot_id == core.options.host.boot_id.hex()
+    if not same_boot and (state.position, state.crc) != (known.position, known.crc):
         return False
-    last = FrameReader(log).at(state.begin)
-    return last is not None and (last.end, last.crc) == (state.position, state.crc)
+    return recovery.ends_in_log(core.log, state)
 
 
-def _share(core: Core, state: State, directory: tuple[int, int, str] | None) -> None:
-    """Let others in: trust written, state live."""
+def _record(core: Core, state: State, directory: tuple[int, int, str] | None) -> None:
+    """Write down what the next opener may trust."""
     facts = Trust(
         directory=directory,
         home=place(core.options),
@@ -191,7 +213,3 @@ def _share(core: Core, state: State, directory: tuple[int, int, str] | None) -> 
         clean=False,
     )
     trust.write(core.files, core.path, facts)
-    if exists(core.files, core.path / FAILED_NAME):
-        core.files.remove(core.path / FAILED_NAME)
-        core.files.force_names(core.path)
-    core.words[positions.STATE] = positions.LIVE

@@ -14,6 +14,10 @@ READ_WRITE = os.O_RDWR | os.O_CLOEXEC
 CREATE_NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 
 
+class ForceFailed(OSError):
+    """Forcing failed. What was dirty may be lost and marked clean: trying again proves nothing."""
+
+
 class File(Protocol):
     """An open file. Offsets and sizes are bytes; errors are `OSError`."""
 
@@ -24,7 +28,7 @@ class File(Protocol):
         """All of `data`, or an error after any part of it."""
 
     def force(self) -> None:
-        """Data and size on stable storage (fdatasync). An error is final: what was dirty may be lost."""
+        """Data and size on stable storage (fdatasync). Raises ForceFailed."""
 
     def size(self) -> int:
         """The file's size now."""
@@ -89,7 +93,10 @@ class OSFile:
             done += os.pwrite(self._fd, memoryview(data)[done:], offset + done)
 
     def force(self) -> None:
-        os.fdatasync(self._fd)
+        try:
+            os.fdatasync(self._fd)
+        except OSError as error:
+            raise ForceFailed(error.errno, error.strerror) from error
 
     def size(self) -> int:
         return os.fstat(self._fd).st_size
@@ -99,7 +106,13 @@ class OSFile:
         return status.st_dev, status.st_ino
 
     def close(self) -> None:
-        os.close(self._fd)
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+    def __del__(self) -> None:
+        # Threads may still read a file that the log has let go of: the last one to do so closes it.
+        self.close()
 
 
 class OSFiles:

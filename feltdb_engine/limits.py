@@ -23,7 +23,8 @@ SEGMENT_MIN_BYTES: Final = 64 << 10
 SEGMENT_MAX_BYTES: Final = 1 << 30
 PREPARE_STEP_BYTES: Final = 1 << 20  # zero-filling and forcing 1 MiB takes about a millisecond
 PREPARE_AHEAD_BYTES: Final = 1 << 19
-READ_CHUNK_BYTES: Final = 1 << 18
+READ_CHUNK_MIN_BYTES: Final = 1 << 14  # most readers want the last few frames
+READ_CHUNK_MAX_BYTES: Final = 1 << 18
 
 # The feed's index names a frame about every so many bytes; a reader skips at most that much.
 FEED_INDEX_STRIDE_BYTES: Final = 1 << 14

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from feltdb_engine import limits, positions
-from feltdb_engine.errors import DeadlineExceeded
+from feltdb_engine.errors import DeadlineExceeded, StoreClosed
 
 _PAUSE_MIN_S = 0.00002
 _PAUSE_MAX_S = 0.001
@@ -23,6 +23,7 @@ class FileLock:
     """An advisory lock on a file of its own."""
 
     def __init__(self, path: Path) -> None:
+        self._fd = -1
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
 
     def try_exclusive(self) -> bool:
@@ -33,7 +34,14 @@ class FileLock:
         """Take or keep it together with others, if that is possible now."""
         return self._try(fcntl.LOCK_SH)
 
+    def take(self, deadline: float) -> None:
+        """Take it alone, waiting until `deadline` (monotonic seconds). Raises DeadlineExceeded."""
+        if not wait_until(self.try_exclusive, deadline):
+            raise DeadlineExceeded("The deadline passed while another process held a lock.")
+
     def _try(self, how: int) -> bool:
+        if self._fd < 0:
+            raise StoreClosed("The store was closed.")
         try:
             fcntl.flock(self._fd, how | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -49,6 +57,9 @@ class FileLock:
         fd, self._fd = self._fd, -1
         if fd >= 0:
             os.close(fd)
+
+    def __del__(self) -> None:
+        self.close()
 
 
 class Turn:
@@ -99,8 +110,14 @@ class Turn:
         self._file.release()
         self._thread.release()
 
+    def retire(self, timeout_s: float) -> None:
+        """Let the thread that has the turn finish, and nobody of this process after it; then close."""
+        self._thread.acquire(timeout=timeout_s)
+        self._file.close()
+        self._thread.release()
+
     def close(self) -> None:
-        """Close the descriptor."""
+        """Close the descriptor at once."""
         self._file.close()
 
 

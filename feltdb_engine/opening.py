@@ -8,13 +8,15 @@ import time
 
 import lmdb
 
-from feltdb_engine import exclusive, host, manifest, positions, trust, view
+from feltdb_engine import exclusive, host, limits, manifest, positions, trust, view
 from feltdb_engine.core import Core, Options
+from feltdb_engine.durability import as_storage_error
 from feltdb_engine.errors import StoreNotFound, StoreRebuilding
 from feltdb_engine.locks import FileLock
 from feltdb_engine.positions import Positions
-from feltdb_engine.segment import Log
 from feltdb_engine.view import View
+
+OPEN_LOCK = "open.lock"
 
 
 def open_core(options: Options) -> Core:
@@ -25,23 +27,31 @@ def open_core(options: Options) -> Core:
             raise StoreNotFound(f"There is no store at {path}.")
         exclusive.make_directories(options.files, path)
     host.refuse_remote(path)
-    lock = FileLock(path / "open.lock")
     try:
-        return _open_locked(options, lock)
+        return _open_locked(options)
+    except OSError as error:
+        raise as_storage_error(error) from error
+
+
+def _open_locked(options: Options) -> Core:
+    lock = FileLock(options.path / OPEN_LOCK)
+    try:
+        return _open_with(options, lock)
     except BaseException:
         lock.close()
         raise
 
 
-def _open_locked(options: Options, lock: FileLock) -> Core:
+def _open_with(options: Options, lock: FileLock) -> Core:
     deadline = time.monotonic() + options.wait_s
     pause = 0.0005
     while True:
         if lock.try_exclusive():
-            core = exclusive.open_alone(options, lock)
+            core = exclusive.open_alone(options, lock, deadline)
             if lock.try_shared():
                 return core
-            drop(core)
+            core.drop()
+            lock = FileLock(options.path / OPEN_LOCK)
         elif lock.try_shared():
             attached = _attach(options, lock)
             if attached is not None:
@@ -59,17 +69,18 @@ def _attach(options: Options, lock: FileLock) -> Core | None:
     found = manifest.read(options.files, path)
     if found is None or not (path / positions.NAME).exists():
         return None
-    store_id = bytes.fromhex(found.store_id)
     shared = Positions(path / positions.NAME)
-    here = shared.belongs(options.host.boot_id, store_id, host.identity(path))
-    if not here or shared.words[positions.STATE] in (positions.CLOSED, positions.RENEW):
-        shared.close()
+    here = shared.belongs(options.host.boot_id, bytes.fromhex(found.store_id), host.identity(path))
+    if not here or shared.words[positions.STATE] not in (positions.LIVE, positions.FAILED):
         return None
-    log = Log(options.files, path / exclusive.LOG, store_id, found.segment_bytes)
-    core = exclusive.assemble(options, lock, found, shared, log, View(path / exclusive.VIEW, found.view_map_bytes))
+    core = exclusive.assemble(options, lock, found, shared)
     core.turn.take(time.monotonic() + options.wait_s)
     try:
+        core.view = View(path / exclusive.VIEW, found.view_map_bytes)
         core.view.attach()
+    except BaseException:
+        core.drop()
+        raise
     finally:
         core.turn.give_back()
     return core
@@ -77,13 +88,14 @@ def _attach(options: Options, lock: FileLock) -> Core | None:
 
 def close_core(core: Core) -> None:
     """Let go; the last one out forces the view and marks it clean."""
+    core.turn.retire(limits.TURN_WAIT_S)
     try:
         core.open_lock.release()
         if core.open_lock.try_exclusive():
             _mark_clean(core)
             core.open_lock.release()
     finally:
-        drop(core)
+        core.drop()
 
 
 def _mark_clean(core: Core) -> None:
@@ -108,14 +120,3 @@ def _mark_clean(core: Core) -> None:
         words[positions.STATE] = positions.CLOSED
     except (OSError, lmdb.Error):
         return
-
-
-def drop(core: Core) -> None:
-    """Close everything, without a word to anyone."""
-    core.view.close()
-    core.log.forget()
-    core.turn.close()
-    core.sync_lock.close()
-    core.prepare_lock.close()
-    core.open_lock.close()
-    core.positions.close()

@@ -7,7 +7,8 @@ worth nothing and is begun anew by whoever opens the directory alone.
           1, 2     boot id
           3, 4     store id
           5, 6     device and inode of the directory
-          7        state: 0 closed, 1 live, 2 failed, 3 to be renewed (everyone lets go and opens again)
+          7        state: 0 closed, 1 live, 2 failed, 3 to be renewed (everyone lets go and opens again),
+                   4 was failed, being recovered
           8        written: end of the last frame whose view commit is done    (the turn's holder)
           9        its last sequence; stored after 8
          10        durable: forced up to here                                   (the sync lock's holder)
@@ -43,16 +44,20 @@ CLOSED: Final = 0
 LIVE: Final = 1
 FAILED: Final = 2
 RENEW: Final = 3
+RECOVERING: Final = 4
 
 
 class Positions:
-    """The mapped words. `words` is a view of unsigned 64-bit integers, for the paths that must be fast."""
+    """The mapped words. `words` is a view of unsigned 64-bit integers, for the paths that must be fast.
+
+    They are unmapped when nobody refers to them any more: a thread may still be waiting on one.
+    """
 
     def __init__(self, path: Path) -> None:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
         try:
             if os.fstat(fd).st_size < BYTES:
-                os.ftruncate(fd, BYTES)
+                os.pwrite(fd, bytes(BYTES), 0)  # allocated: touching a hole on a full disk would be SIGBUS
             self._map = mmap.mmap(fd, BYTES)
         finally:
             os.close(fd)
@@ -74,9 +79,3 @@ class Positions:
         self._view[8:40] = boot_id + store_id
         self.words[5], self.words[6] = directory
         self.words[0] = MAGIC
-
-    def close(self) -> None:
-        """Unmap."""
-        self.words.release()
-        self._view.release()
-        self._map.close()

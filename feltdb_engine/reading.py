@@ -4,10 +4,13 @@ Every answer waits until the state it used is durable: a key by the sequence of 
 that of its collection's last write. Readers never block and see one consistent moment.
 """
 
+import contextlib
 import hashlib
 import time
 from collections.abc import Iterator, Sequence
 from typing import Literal
+
+import lmdb
 
 from feltdb_engine import limits, positions, view
 from feltdb_engine.core import Core
@@ -191,7 +194,8 @@ class Reader:
         now = time.monotonic()
         if now >= self._next_check:
             self._next_check = now + limits.READER_CHECK_INTERVAL_S
-            self._view.env.reader_check()
+            with contextlib.suppress(lmdb.Error):
+                self._view.env.reader_check()
 
 
 def _raw_key(key: str) -> bytes:

@@ -12,9 +12,8 @@ from collections.abc import Iterator
 from feltdb_engine import frame, limits, payload, positions, view
 from feltdb_engine.apply import apply
 from feltdb_engine.core import Core
-from feltdb_engine.errors import LogCorrupt
-from feltdb_engine.frame import Chain
-from feltdb_engine.segment import Log
+from feltdb_engine.errors import LogCorrupt, StoreRebuilding
+from feltdb_engine.segment import FrameReader, Log
 from feltdb_engine.view import State
 
 TAILS = "tails"
@@ -25,6 +24,12 @@ _MAGIC = frame.MAGIC.to_bytes(4, "little")
 def catch_up(core: Core) -> State:
     """Under the turn: apply the frames a killed writer left, cut a tail, publish. Gives the state reached."""
     core.files.step("catch up")
+    with core.view.read() as reading:
+        state = view.state(reading)
+    if not ends_in_log(core.log, state):
+        # The view has a frame that was undone: its own commit failed half-way.
+        core.words[positions.STATE] = positions.RENEW
+        raise StoreRebuilding("The view must be made again; ask again shortly.")
     state = apply_rest(core)
     found = bytes_beyond(core.log, state.position)
     if found:
@@ -36,6 +41,14 @@ def catch_up(core: Core) -> State:
     return state
 
 
+def ends_in_log(log: Log, state: State) -> bool:
+    """Whether the log has the frame the view ends with."""
+    if state.begin == state.position:
+        return True
+    last = FrameReader(log).at(state.begin)
+    return last is not None and (last.end, last.crc) == (state.position, state.crc)
+
+
 def settle(core: Core, durable: int, *, all_forced: bool) -> State:
     """Alone, at opening: judge and apply everything past the view, cut a tail, force, publish. Raises LogCorrupt."""
     words, log = core.words, core.log
@@ -43,7 +56,7 @@ def settle(core: Core, durable: int, *, all_forced: bool) -> State:
     discarded = bytes_beyond(log, state.position)
     if discarded:
         durable = max(durable, highest_durable_beyond(log, state.position))
-    refuse_damage(log, state.chain(), durable)
+    refuse_damage(log, state, durable)
     if not (all_forced and words[positions.DURABLE] == state.position):
         for start in log.starts():
             if log.start_of(durable) <= start <= state.position:
@@ -153,9 +166,9 @@ def highest_durable_beyond(log: Log, position: int) -> int:
     return highest
 
 
-def refuse_damage(log: Log, chain: Chain, durable: int) -> None:
-    """Raise LogCorrupt where the whole frames end below D."""
-    if chain.position < durable:
+def refuse_damage(log: Log, chain: State, durable: int) -> None:
+    """Raise LogCorrupt where the whole frames end below D, or before the first timeline: creation forces that."""
+    if chain.position < durable or not any(chain.instance):
         start = log.start_of(max(chain.position - 1, 0))
         raise LogCorrupt(
             f"The log is damaged: segment {start:020d}, offset {chain.position - start}, after sequence "
@@ -168,6 +181,14 @@ def refuse_damage(log: Log, chain: Chain, durable: int) -> None:
 
 def cut_tail(core: Core, state: State, discarded: int) -> State:
     """Copy the tail aside, zero it, and go on in a fresh epoch. Gives the state after the recovery frame."""
+    core.prepare_lock.take(time.monotonic() + limits.TURN_WAIT_S)
+    try:
+        return _cut(core, state, discarded)
+    finally:
+        core.prepare_lock.release()
+
+
+def _cut(core: Core, state: State, discarded: int) -> State:
     log, files = core.log, core.files
     _keep_aside(core, state.position)
     files.step("tail kept")

@@ -56,15 +56,14 @@ class Log:
         file = self._open.get(start)
         if file is None:
             if len(self._open) >= _OPEN_FILES_MAX:
-                self._open.pop(next(iter(self._open))).close()
+                self._open.pop(next(iter(self._open)), None)
             file = self.files.open(self.path(start), create=create)
             self._open[start] = file
         return file
 
     def forget(self) -> None:
-        """Close all files; they are opened anew when needed."""
-        while self._open:
-            self._open.popitem()[1].close()
+        """Let go of all files; they are opened anew when needed, and closed once no thread reads them."""
+        self._open.clear()
 
     def read(self, position: int, size: int) -> bytes:
         """Up to `size` bytes, never past the segment; what was never written reads as an end."""
@@ -173,14 +172,16 @@ class FrameReader:
         self._log = log
         self._data = b""
         self._begin = 0
+        self._chunk = limits.READ_CHUNK_MIN_BYTES
 
     def _have(self, position: int, size: int) -> bool:
         offset = position - self._begin
         return 0 <= offset and offset + size <= len(self._data)
 
     def _load(self, position: int, size: int) -> None:
-        self._data = self._log.read(position, max(size, limits.READ_CHUNK_BYTES))
+        self._data = self._log.read(position, max(size, self._chunk))
         self._begin = position
+        self._chunk = min(self._chunk * 4, limits.READ_CHUNK_MAX_BYTES)
 
     def _length(self, position: int) -> int:
         if not self._have(position, frame.HEADER_BYTES):

@@ -4,19 +4,30 @@ work.
 One per process and directory: opening the same one again gives the same store, to be closed as often.
 """
 
+import functools
+import os
 import threading
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal
+from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
 
-from feltdb_engine import forks, frame, limits, opening, requests, timeline
+import lmdb
+
+from feltdb_engine import forks, frame, limits, opening, positions, requests, timeline
 from feltdb_engine import host as hosts
 from feltdb_engine.core import Core, Options
 from feltdb_engine.decide import Decision
-from feltdb_engine.durability import Durability
-from feltdb_engine.errors import EngineError, FormatUnsupported, ReadOnlyStore, StoreClosed, StoreForked
+from feltdb_engine.durability import Durability, refusal
+from feltdb_engine.errors import (
+    EngineError,
+    FormatUnsupported,
+    ReadOnlyStore,
+    StoreClosed,
+    StoreForked,
+    StoreRebuilding,
+)
 from feltdb_engine.feed import Feed
 from feltdb_engine.files import Files, OSFiles
 from feltdb_engine.host import Host
@@ -38,9 +49,25 @@ from feltdb_engine.reading import Reader
 from feltdb_engine.view import StoredTransaction
 from feltdb_engine.writer import Writer
 
+P = ParamSpec("P")
+R = TypeVar("R")
 NOBODY = Actor()
 _stores: dict[tuple[int, int], "Store"] = {}
 _registry = threading.Lock()
+
+
+def _renewing(method: Callable[Concatenate["Store", P], R]) -> Callable[Concatenate["Store", P], R]:
+    """The method, tried once more after the view was made again."""
+
+    @functools.wraps(method)
+    def call(store: "Store", /, *args: P.args, **named: P.kwargs) -> R:
+        try:
+            return method(store, *args, **named)
+        except (StoreRebuilding, lmdb.PanicError) as error:
+            store._recover_from(error)
+            return method(store, *args, **named)
+
+    return call
 
 
 class Store:
@@ -50,6 +77,12 @@ class Store:
         """Not for callers: they use `Store.open`."""
         self._users = 1
         self._read_only = read_only
+        self._options = core.options
+        self._bind(core)
+        forks.watch(self)
+
+    def _bind(self, core: Core) -> None:
+        self._held: Core | None = core
         self._core = core
         self._durability = Durability(core)
         self._writer = Writer(core, self._durability)
@@ -57,7 +90,21 @@ class Store:
         self._querier = Querier(core, self._reader)
         self._feed = Feed(core, self._durability)
         self._max_payload = min(limits.TRANSACTION_MAX_BYTES, core.log.capacity // 4)
-        forks.watch(self)
+
+    def renew(self) -> None:
+        """Let go of a view that must be made again, and open anew. Raises StoreRebuilding while others hold on to it.
+
+        Other threads may be reading the old view: it is closed when the last of them has let go of it.
+        """
+        with _registry:
+            held = self._held
+            if self._users <= 0 or (held is not None and held.words[positions.STATE] == positions.LIVE):
+                return
+            if held is not None:
+                held.open_lock.close()
+                self._held = held = None
+                self._shut(refusal(positions.RENEW))
+            self._bind(opening.open_core(self._options))
 
     @classmethod
     def open(
@@ -120,25 +167,32 @@ class Store:
                 return
             for key in [key for key, store in _stores.items() if store is self]:
                 del _stores[key]
-            core = self._core
+            core, self._held = self._held, None
             self._shut(StoreClosed("The store was closed."))
-            opening.close_core(core)
+            if core is not None:
+                opening.close_core(core)
 
     def forked(self) -> None:
         """In a forked child: answer STORE_FORKED from now on, and close what could hold locks of the parent."""
         if self._users <= 0:
             return
-        core = self._core
+        core, self._held = self._held, None
         self._users = 0
-        _stores.clear()
         self._shut(StoreForked("This store was opened by the parent process; open it anew."))
-        forks.abandon(core)
-        for lock in (core.turn, core.sync_lock, core.prepare_lock, core.open_lock):
-            lock.close()
+        if core is not None:
+            forks.abandon(core)
+            for lock in (core.turn, core.sync_lock, core.prepare_lock, core.open_lock):
+                lock.close()
 
     def _shut(self, why: EngineError) -> None:
         shut: Any = _Shut(why)
         self._core = self._durability = self._writer = self._reader = self._querier = self._feed = shut
+
+    def _recover_from(self, error: StoreRebuilding | lmdb.PanicError) -> None:
+        """Renew where the view is broken; raise what it was about where that is not possible."""
+        if isinstance(error, lmdb.PanicError):
+            self._core.words[positions.STATE] = positions.RENEW
+        self.renew()
 
     @property
     def store_id(self) -> str:
@@ -146,22 +200,30 @@ class Store:
         return self._core.manifest.store_id
 
     @property
+    @_renewing
     def instance_id(self) -> str:
         """The timeline the store is on."""
         return self._feed.head().instance_id
 
     def get(self, key: str) -> Record | None:
         """The live record at `collection:id`, or None. Raises InvalidKey."""
-        return self._reader.get(key)
+        try:
+            return self._reader.get(key)
+        except (StoreRebuilding, lmdb.PanicError) as error:
+            self._recover_from(error)
+            return self._reader.get(key)
 
+    @_renewing
     def get_many(self, keys: Sequence[str]) -> list[Record | None]:
         """The live records at these keys, in their order, of one moment."""
         return self._reader.get_many(keys)
 
+    @_renewing
     def page(self, collection: str, *, after: str | None = None, limit: int = 100, reverse: bool = False) -> Page:
         """Up to `limit` records in key order, going on after an id."""
         return self._reader.page(collection, after=after, limit=limit, reverse=reverse)
 
+    @_renewing
     def query(
         self,
         collection: str,
@@ -177,10 +239,12 @@ class Store:
         """
         return self._querier.query(collection, where=where, order_by=order_by, limit=limit, after=after)
 
+    @_renewing
     def collections(self) -> list[CollectionInfo]:
         """The collections that have live records."""
         return self._reader.collections()
 
+    @_renewing
     def commit(
         self,
         mutations: Sequence[Mutation],
@@ -201,7 +265,6 @@ class Store:
         """
         if self._read_only:
             raise ReadOnlyStore("The store was opened read-only.")
-        writer = self._writer
         request = requests.build(
             mutations,
             preconditions,
@@ -211,7 +274,7 @@ class Store:
             at_ms=time.time_ns() // 1_000_000 if at_ms is None else at_ms,
             max_payload_bytes=self._max_payload,
         )
-        outcome = writer.commit(request, deadline)
+        outcome = self._writer.commit(request, deadline)
         self._reader.check_readers()
         answer = outcome.answer
         if isinstance(answer, Decision):
@@ -227,6 +290,7 @@ class Store:
             )
         return self._first_outcome(str(transaction_id), answer)
 
+    @_renewing
     def transaction(self, transaction_id: str) -> CommitResult | None:
         """The outcome of a transaction id that is remembered, `duplicate` set."""
         known = self._reader.transaction(transaction_id)
@@ -244,6 +308,7 @@ class Store:
             duplicate=True,
         )
 
+    @_renewing
     def changes(
         self, after: Cursor | None, *, limit: int = 1000, collections: Collection[str] | None = None
     ) -> Changes:
@@ -253,18 +318,22 @@ class Store:
         """
         return self._feed.changes(after, limit=limit, collections=collections)
 
+    @_renewing
     def head(self) -> Cursor:
         """The last durable operation."""
         return self._feed.head()
 
+    @_renewing
     def start(self) -> Cursor:
         """Before the oldest operation there is."""
         return self._feed.start()
 
+    @_renewing
     def wait_for_change(self, after: Cursor, timeout_s: float) -> bool:
         """True as soon as the durable head is beyond the cursor, whoever wrote; False at the time-out."""
         return self._feed.wait_for_change(after, timeout_s)
 
+    @_renewing
     def acknowledge_recovery(self) -> None:
         """An operator has seen the last recovery: health is clean again."""
         if self._read_only:
@@ -274,9 +343,20 @@ class Store:
             time.monotonic() + limits.TURN_WAIT_S,
         )
 
+    @_renewing
     def health(self) -> Health:
         """What the store observes of itself."""
         return self._reader.health(self._feed.floor)
+
+
+def _in_child() -> None:
+    """The lock may have been held by a thread the child does not have; the stores are the parent's."""
+    global _registry
+    _registry = threading.Lock()
+    _stores.clear()
+
+
+os.register_at_fork(after_in_child=_in_child)
 
 
 class _Shut:

@@ -18,6 +18,7 @@ means rebuild), numbers little-endian except in keys, where they are big-endian 
 A record is in `records` or, once deleted, in `tombstones`, which keep its version counting.
 """
 
+import os
 import struct
 from pathlib import Path
 from typing import Final, NamedTuple, TypeAlias
@@ -106,10 +107,24 @@ class View:
         )
         self.env.reader_check()
 
-    def create(self) -> None:
-        """Make the databases of an empty view. The caller has the directory to itself."""
+    @classmethod
+    def create(cls, directory: Path, map_bytes: int, start: Chain) -> "View":
+        """An empty view. The caller has the directory, which is empty, to itself."""
+        cls(directory, map_bytes).close()
+        # LMDB leaves its lock file sparse: touching a hole on a full disk would be SIGBUS.
+        fd = os.open(directory / "lock.mdb", os.O_RDWR | os.O_CLOEXEC)
+        try:
+            os.posix_fallocate(fd, 0, os.fstat(fd).st_size)
+        finally:
+            os.close(fd)
+        made = cls(directory, map_bytes)
+        made._make(start)
+        return made
+
+    def _make(self, start: Chain) -> None:
         with self.env.begin(write=True) as txn:
             self._databases(txn, create=True)
+            txn.put(STATE_KEY, STATE.pack(*empty_state(start)))
 
     def attach(self) -> None:
         """Find the databases. Raises `lmdb.Error` where this is not a whole view. The caller holds the turn.

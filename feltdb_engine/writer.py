@@ -3,10 +3,9 @@
 See docs/engine.md for the protocol and what a crash at each step leaves behind.
 """
 
-import errno
 import time
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 import lmdb
 
@@ -14,13 +13,12 @@ from feltdb_engine import frame, limits, positions, view
 from feltdb_engine.apply import apply
 from feltdb_engine.core import Core
 from feltdb_engine.decide import Decision, Request, decide
-from feltdb_engine.durability import Durability, fail, failed
-from feltdb_engine.errors import EngineError, StorageError, StorageFull, StorageWriteFailed, StoreRebuilding
+from feltdb_engine.durability import Durability, as_storage_error, fail, failed, refusal
+from feltdb_engine.errors import EngineError, StorageFull
+from feltdb_engine.files import ForceFailed
 from feltdb_engine.frame import Frame
 from feltdb_engine.recovery import catch_up
 from feltdb_engine.view import State, StoredTransaction, Transaction
-
-_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class Outcome(NamedTuple):
@@ -102,6 +100,9 @@ class Writer:
                 return act(txn, state)
             finally:
                 txn.abort()
+        except lmdb.PanicError as error:
+            words[positions.STATE] = positions.RENEW
+            raise refusal(positions.RENEW) from error
         except lmdb.Error as error:
             raise as_storage_error(error) from error
         finally:
@@ -139,7 +140,7 @@ class Writer:
         step = core.files.step
         begin, end = frames[0].position, frames[-1].end
         if words[positions.PREPARED] < end:
-            self._make_room(end)
+            self._make_room(end, time.monotonic() + limits.TURN_WAIT_S)
         step("append")
         words[positions.APPENDING] = 1
         try:
@@ -154,12 +155,10 @@ class Writer:
         except BaseException as error:
             if not self._took_effect(txn, end):
                 self._undo(begin, end, error)
-                raise AssertionError("undo always raises") from error
-            if isinstance(error, Exception):
-                pass  # the commit did happen: it is published, and answered, like any other
-            else:
+            if not isinstance(error, Exception):
                 self._publish(frames[-1])
                 raise
+            # The view has it: it is published, and answered, like any other commit.
         self._publish(frames[-1])
         return after
 
@@ -167,6 +166,7 @@ class Writer:
         words = self._words
         self._core.files.step("publish")
         words[positions.WRITTEN] = last.end
+        self._core.files.step("written")
         words[positions.WRITTEN_SEQUENCE] = last.last
         words[positions.APPENDING] = 0
         self._core.files.step("published")
@@ -181,7 +181,7 @@ class Writer:
         except lmdb.Error:
             return False
 
-    def _undo(self, begin: int, end: int, cause: BaseException) -> None:
+    def _undo(self, begin: int, end: int, cause: BaseException) -> NoReturn:
         """Zero the frame and force the zeroes, still holding the turn. Always raises."""
         core = self._core
         try:
@@ -195,18 +195,19 @@ class Writer:
             raise as_storage_error(cause) from cause
         raise cause
 
-    def _make_room(self, end: int) -> None:
+    def _make_room(self, end: int, until: float) -> None:
         """Zero-filled space up to `end`, before the first byte of the frame: a full disk refuses all of it here."""
         core, words = self._core, self._words
-        while not core.prepare_lock.try_exclusive():
-            time.sleep(0.0002)
+        core.prepare_lock.take(until)
         try:
             prepared = max(words[positions.PREPARED], core.log.start_of(end - 1))
             while prepared < end:
                 prepared = core.log.prepare(prepared)
                 words[positions.PREPARED] = prepared
+        except ForceFailed as error:
+            fail(core, f"prepare: {error}")
+            raise failed("no") from error
         except OSError as error:
-            core.log.forget()
             raise as_storage_error(error) from error
         finally:
             core.prepare_lock.release()
@@ -222,6 +223,8 @@ class Writer:
             prepared = words[positions.PREPARED]
             if prepared - words[positions.WRITTEN] < limits.PREPARE_AHEAD_BYTES:
                 words[positions.PREPARED] = core.log.prepare(prepared)
+        except ForceFailed as error:
+            fail(core, f"prepare: {error}")
         except OSError:
             pass  # the commit that needs the space says what is wrong
         finally:
@@ -231,18 +234,3 @@ class Writer:
 def nothing_done(state: State) -> Outcome:
     """The outcome of a step that rests on this state and decided nothing."""
     return Outcome(Decision(b"", 0, state.at_ms, (), ()), state, state.position)
-
-
-def refusal(state: int) -> EngineError:
-    """Why a store in this state takes no writes."""
-    if state == positions.FAILED:
-        return failed("no")
-    return StoreRebuilding("The store is being opened anew; ask again shortly.")
-
-
-def as_storage_error(error: lmdb.Error | OSError) -> StorageError:
-    """A refusal of something that was undone, or never begun."""
-    code = error.errno if isinstance(error, OSError) else getattr(error, "code", 0)
-    if code in _FULL or isinstance(error, lmdb.MapFullError):
-        return StorageFull("There is no room on the disk. Nothing was written; reads go on.")
-    return StorageWriteFailed(f"The write failed and was undone: {error}")

@@ -5,6 +5,8 @@ import sys
 
 import httpx
 import pytest
+from django.core.signals import request_finished, request_started
+from django.db import close_old_connections
 from feltdb_client import (
     NOW,
     FeedCompacted,
@@ -36,7 +38,17 @@ class InProcess(httpx.WSGITransport):
 
 
 @pytest.fixture
-def db(make_key, data_dir):
+def one_connection():
+    """Keep the test's database connection, with the transaction around the test, over every request."""
+    for signal in (request_started, request_finished):
+        signal.disconnect(close_old_connections)
+    yield
+    for signal in (request_started, request_finished):
+        signal.connect(close_old_connections)
+
+
+@pytest.fixture
+def db(make_key, data_dir, one_connection):
     with FeltDB("http://127.0.0.1", make_key().secret, transport=InProcess(application)) as client:
         yield client
 

@@ -75,7 +75,6 @@ def test_a_cursor_is_refused_where_it_was_not_made(client, api, make_key):
         client.get(f"/v1/collections/orders?cursor={listed}"),
         client.get(f"/v1/collections/orders?cursor={cursor[:-4]}"[:-8]),
         client.get("/v1/collections/orders?cursor=o-001"),
-        client.get("/v1/collections/orders?cursor=%00"),
         client.get("/v1/collections/orders?cursor="),
         client.post_json("/v1/query", {"collection": "orders", "cursor": cursor}),
         elsewhere.get(f"/v1/collections/orders?cursor={cursor}"),

@@ -44,8 +44,10 @@ def take_account(client: httpx.Client, expected: dict[str, dict[str, Any]], appl
     """Read every record and every workload back and compare them with `expected`, one by one."""
     differences: list[str] = []
     seen = set()
+    written_by: dict[int, str] = {}
     for record in pages(client, f"/collections/{COLLECTION}", "records"):
         seen.add(record["id"])
+        written_by[record["sequence"]] = record["id"]
         if expected.get(record["id"]) != record["value"]:
             differences.append(f"record {record['id']} differs from the table")
     differences.extend(f"record {missing} is missing" for missing in expected.keys() - seen)
@@ -53,7 +55,8 @@ def take_account(client: httpx.Client, expected: dict[str, dict[str, Any]], appl
     states: Counter[str] = Counter()
     for workload in pages(client, "/workloads", "workloads", application_id=application_id):
         states[workload["state"]] += 1
-        sources[workload["input"]["provenance"]["source_key"].partition(":")[2]] += 1
+        sequence = int(workload["idempotency_key"].rpartition(":")[2])
+        sources[written_by.get(sequence, f"change {sequence}")] += 1
         if workload["state"] != "SUCCEEDED":
             differences.append(f"{workload['workload_id']} is {workload['state']}, not SUCCEEDED")
     late = {name for name, value in expected.items() if is_late(value)}

@@ -18,7 +18,7 @@ def compensate_delay(work: dict[str, Any], context: Any) -> dict[str, Any]:
     Raises `CounterClosed` for the flight named in `settings:compensation`, to show how work dies and is retried.
     """
     flight = work["source"]["key"].partition(":")[2]
-    settings = context.get("settings:compensation")
+    settings = context.get("settings", "compensation")
     if settings is not None and settings.value.get("closed_for") == flight:
         raise CounterClosed(f"nothing is paid out for {flight} until the record settings:compensation says otherwise")
     minutes = work["record"]["arr_delay"]

@@ -74,7 +74,7 @@ class Instance:
 
     def new_key(self, *scopes: str, worker_id: str | None = None, namespace: str = "default") -> str:
         """Issue a key and return its secret."""
-        arguments = ["--name", f"key {secrets.token_hex(4)}", "--namespace", namespace, "--scopes", ",".join(scopes)]
+        arguments = ["--name", f"key {secrets.token_hex(4)}", "--namespace", namespace, "--scope", ",".join(scopes)]
         if worker_id:
             arguments += ["--worker", worker_id]
         secret: str = json.loads(self.manage("keys", "create", "--json", *arguments))["secret"]

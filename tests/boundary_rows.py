@@ -66,6 +66,7 @@ _FENCE = {"worker_id": "w1", "claim_id": "claim_0", "fencing_token": 1}
 WORKLOADS: list[Row] = [
     Row("GET", "/v1/workloads", scope="workload:read"),
     Row("POST", "/v1/workloads", scope="workload:create", body={"definition_id": "identity", "idempotency_key": "k"}),
+    Row("GET", "/v1/workloads/counts", scope="workload:read"),
     Row("GET", _W, scope="workload:read"),
     Row("GET", f"{_W}/history", scope="workload:read"),
     Row("GET", f"{_W}/result", scope="workload:read"),

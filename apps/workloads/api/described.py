@@ -69,6 +69,13 @@ read_history = describe(
     answers={200: Answer("Transitions, attempts and checkpoints, oldest first.", ref("WorkloadHistory"))},
     errors=["WORKLOAD_NOT_FOUND", "DATABASE_UNAVAILABLE"],
 )
+count_workloads = describe(
+    "count_workloads",
+    "Count the work of the namespace by state",
+    tag=_TAG,
+    answers={200: Answer("How many workloads rest in each state.", ref("WorkloadCounts"))},
+    errors=["DATABASE_UNAVAILABLE"],
+)
 read_result = describe(
     "read_workload_result",
     "Read the result of one workload",

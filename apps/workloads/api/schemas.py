@@ -206,6 +206,7 @@ SCHEMAS: dict[str, Schema] = {
     "WorkloadAttempt": _ATTEMPT,
     "WorkloadResult": RESULT,
     "WorkloadResultAnswer": an_object({"workload_id": TEXT, "state": TEXT, "result": _MAYBE_RESULT}),
+    "WorkloadCounts": an_object({"states": an_object({state.value: COUNT for state in RESTING})}),
     "WorkloadHistory": an_object(
         {
             "workload_id": TEXT,

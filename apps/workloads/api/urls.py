@@ -6,6 +6,7 @@ from apps.workloads.api import views
 
 urlpatterns = [
     path("workloads", views.WorkloadsView.as_view(), name="workloads"),
+    path("workloads/counts", views.CountsView.as_view(), name="workloads-counts"),
     path("workloads/claim", views.ClaimNextView.as_view(), name="workloads-claim-next"),
     path("workloads/<str:workload_id>", views.WorkloadView.as_view(), name="workload"),
     path("workloads/<str:workload_id>/history", views.HistoryView.as_view(), name="workload-history"),

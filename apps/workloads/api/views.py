@@ -59,6 +59,17 @@ class WorkloadsView(KeyedView):
         return Response(shapes.workload(found), status=201, headers=headers)
 
 
+class CountsView(KeyedView):
+    """How much work there is."""
+
+    scopes = {"GET": "workload:read"}
+
+    @described.count_workloads
+    def get(self, request: KeyedRequest) -> Response:
+        """Count it by state."""
+        return Response({"states": reading.counts(request.namespace)})
+
+
 class WorkloadView(KeyedView):
     """One workload."""
 

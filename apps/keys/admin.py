@@ -13,6 +13,7 @@ from django.db.models import Q, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 
+from apps.http.pages.readonly import ReadOnlyAdmin
 from apps.keys import services
 from apps.keys.models import ApiKey, Namespace, Operator
 from apps.keys.principal import Principal, operator
@@ -90,22 +91,6 @@ class StateFilter(admin.SimpleListFilter):
         }
         chosen = self.value()
         return queryset.filter(states[chosen]) if chosen in states else queryset
-
-
-class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg] # not generic at run time
-    """A list and a page that show and never change."""
-
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        """Nothing is added here."""
-        return False
-
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Nothing is changed here."""
-        return False
-
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Nothing is deleted here."""
-        return False
 
 
 @admin.register(ApiKey)

@@ -21,6 +21,7 @@ MAX_PREDICATE_DEPTH = 16  # nodes from the root; evaluation recurses
 MAX_PREDICATE_CLAUSES = 100  # tested for each change that reaches the trigger
 MAX_FIELD_CHARS = 512  # a dotted path
 MAX_IN_VALUES = 1_000  # members of an `in` list
+MAX_FORM_JSON_CHARS = 2**20  # of a member shown in the console's form: never cut, what is shown is sent back
 
 # A pass
 SCAN_OPERATIONS = 1_000  # operations read at once; a larger single transaction is read whole

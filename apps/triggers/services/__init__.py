@@ -11,6 +11,8 @@ from apps.triggers.services.operating import archive, disable, enable, pause, re
 from apps.triggers.services.showing import (
     document,
     find,
+    head_of,
+    lag,
     list_triggers,
     quarantine_document,
     quarantined,
@@ -29,6 +31,8 @@ __all__ = [
     "enable",
     "evaluate_namespace",
     "find",
+    "head_of",
+    "lag",
     "list_triggers",
     "pause",
     "quarantine_document",

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from apps.http.errors import ApiError
 from apps.state import stores
 from apps.triggers.changing import State
 from apps.triggers.definition import of_trigger
@@ -55,7 +56,7 @@ def status(namespace: str) -> dict[str, Any]:
     """
     triggers = list_triggers(namespace)
     position = NamespacePosition.objects.filter(pk=namespace).first()
-    head = _head(namespace)
+    head = head_of(namespace)
     quarantined = TriggerQuarantine.objects.filter(namespace=namespace, resolved_at_ms__isnull=True)
     return {
         "namespace": namespace,
@@ -64,7 +65,7 @@ def status(namespace: str) -> dict[str, Any]:
             state.value: sum(each.state == state for each in triggers) for state in State if state != State.ARCHIVED
         },
         "cursors": {each.trigger_id: {each.cursor.instance_id: each.cursor.sequence} for each in triggers},
-        "lag_operations": {each.trigger_id: _lag(each, head) for each in triggers},
+        "lag_operations": {each.trigger_id: lag(each, head) for each in triggers},
         "quarantined": quarantined.count(),
         "held_up": [
             {"trigger_id": each.trigger_id, "state": each.state, "code": each.reason_code, "message": each.reason}
@@ -78,14 +79,16 @@ def status(namespace: str) -> dict[str, Any]:
     }
 
 
-def _head(namespace: str) -> Cursor | None:
+def head_of(namespace: str) -> Cursor | None:
+    """Return the durable head of the namespace's feed, None where its store cannot be read."""
     try:
         return stores.store(namespace).head()
-    except EngineError:
+    except (EngineError, ApiError):
         return None
 
 
-def _lag(trigger: Trigger, head: Cursor | None) -> int | None:
+def lag(trigger: Trigger, head: Cursor | None) -> int | None:
+    """Return how many operations the trigger has yet to look at; None where that is unknown or means nothing."""
     if head is None or trigger.state == State.DISABLED:
         return None
     return max(0, head.sequence - trigger.cursor.sequence)

@@ -1,0 +1,114 @@
+"""The console as a site: its pages, and what every page shows around its content."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.contrib.admin import AdminSite
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
+from django.template.response import TemplateResponse
+from django.urls import NoReverseMatch, URLPattern, URLResolver, path, reverse
+
+from apps.keys.console import namespace_choice
+from apps.operations.console import dashboard, dead_letters, search
+from apps.workloads.clock import now_ms
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Entry:
+    """One line of the navigation."""
+
+    label: str
+    url_name: str
+    permission: str = ""
+
+
+NAVIGATION: Sequence[tuple[str, Sequence[Entry]]] = (
+    (
+        "Now",
+        (
+            Entry(label="Overview", url_name="index"),
+            Entry(label="Dead letters", url_name="dead_letters", permission="workloads.view_workload"),
+        ),
+    ),
+    (
+        "Work",
+        (
+            Entry(label="Workloads", url_name="workloads_workload_changelist", permission="workloads.view_workload"),
+            Entry(label="Triggers", url_name="triggers_trigger_changelist", permission="triggers.view_trigger"),
+            Entry(
+                label="Quarantine",
+                url_name="triggers_triggerquarantine_changelist",
+                permission="triggers.view_triggerquarantine",
+            ),
+        ),
+    ),
+    (
+        "Access",
+        (
+            Entry(label="API keys", url_name="keys_apikey_changelist", permission="keys.view_apikey"),
+            Entry(label="Namespaces", url_name="keys_namespace_changelist", permission="keys.view_namespace"),
+            Entry(label="Operators", url_name="keys_operator_changelist", permission="keys.view_operator"),
+        ),
+    ),
+)
+
+
+class ConsoleSite(AdminSite):
+    """Django's admin site with our navigation, dashboard and pages over several rooms."""
+
+    site_title = "FeltDB"
+    site_header = "FeltDB"
+    index_title = "Overview"
+    site_url = None
+    enable_nav_sidebar = False
+
+    def get_urls(self) -> list[URLPattern | URLResolver]:
+        """Put our own pages before Django's, which end in a catch-all."""
+        own: list[URLPattern | URLResolver] = [
+            path("dead-letters/", self._page(dead_letters.page), name="dead_letters"),
+            path("dead-letters/retry/", self._page(dead_letters.retry), name="dead_letters_retry"),
+            path("search/", self._page(search.page), name="search"),
+        ]
+        return own + super().get_urls()
+
+    def _page(self, view: Callable[..., HttpResponseBase]) -> Callable[..., HttpResponseBase]:
+        """Give a page the site, behind the sign-in."""
+
+        def run(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+            return view(self, request, *args, **kwargs)
+
+        return self.admin_view(run)
+
+    def each_context(self, request: HttpRequest) -> dict[str, Any]:
+        """Add navigation, namespace and the present moment to what Django gives every page."""
+        context = super().each_context(request)
+        context["now_ms"] = now_ms()
+        if context["has_permission"]:
+            context["navigation"] = navigation(request)
+            context["namespaces"] = namespace_choice(request)
+        return context
+
+    def index(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> TemplateResponse:
+        """Show the dashboard."""
+        return dashboard.page(self, request)
+
+
+def navigation(request: HttpRequest) -> list[dict[str, Any]]:
+    """Return the sections with the entries this person may see; a page that does not exist is left out."""
+    sections = []
+    for heading, entries in NAVIGATION:
+        links = []
+        for entry in entries:
+            if entry.permission and not request.user.has_perm(entry.permission):
+                continue
+            try:
+                url = reverse(f"admin:{entry.url_name}")
+            except NoReverseMatch:
+                continue
+            inside = request.path == url if entry.url_name == "index" else request.path.startswith(url)
+            links.append({"label": entry.label, "url": url, "current": inside})
+        if links:
+            sections.append({"heading": heading, "links": links})
+    return sections

@@ -1,0 +1,68 @@
+"""Finding a thing by its exact id, whatever it is. Each kind is one look into an index."""
+
+from dataclasses import dataclass
+
+from django.urls import reverse
+
+from apps.keys.models import ApiKey, Namespace
+from apps.triggers.models import Trigger
+from apps.workloads.models import Workload
+
+MAX_TRIGGERS = 20
+"""Triggers of one id shown: the same id may stand in many namespaces."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Found:
+    """A thing with its page in the console and the permission to see it."""
+
+    kind: str
+    name: str
+    where: str
+    url: str
+    permission: str
+
+
+def find(text: str) -> list[Found]:
+    """Return every workload, trigger, key and namespace that is named exactly so."""
+    found = [
+        Found(
+            kind="work",
+            name=work.workload_id,
+            where=work.namespace,
+            url=reverse("admin:workloads_workload_change", args=[work.workload_id]),
+            permission="workloads.view_workload",
+        )
+        for work in Workload.objects.filter(workload_id=text)
+    ]
+    found += [
+        Found(
+            kind="trigger",
+            name=trigger.trigger_id,
+            where=trigger.namespace,
+            url=reverse("admin:triggers_trigger_change", args=[trigger.pk]),
+            permission="triggers.view_trigger",
+        )
+        for trigger in Trigger.objects.filter(trigger_id=text).order_by("namespace")[:MAX_TRIGGERS]
+    ]
+    found += [
+        Found(
+            kind="API key",
+            name=f"{key.name} ({key.id})",
+            where=", ".join(key.namespaces),
+            url=reverse("admin:keys_apikey_change", args=[key.pk]),
+            permission="keys.view_apikey",
+        )
+        for key in ApiKey.objects.filter(pk=text)
+    ]
+    found += [
+        Found(
+            kind="namespace",
+            name=each.name,
+            where="",
+            url=f"{reverse('admin:index')}?namespace={each.name}",
+            permission="keys.view_namespace",
+        )
+        for each in Namespace.objects.filter(pk=text)
+    ]
+    return found

@@ -1,0 +1,280 @@
+"""Triggers in the console: list, form, one trigger with where it stands, and what an operator can do with it.
+
+Thin: every change is a service's (`apps.triggers.services`); a refusal is shown on the page it came from.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from django.contrib import admin, messages
+from django.core.exceptions import PermissionDenied
+from django.db.models import Count, OuterRef, QuerySet, Subquery, Value
+from django.db.models.functions import Concat
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
+from django.template.response import TemplateResponse
+from django.urls import URLPattern, path, reverse
+
+from apps.http.errors import ApiError
+from apps.http.pages.readonly import ReadOnlyAdmin
+from apps.keys.console import namespace_choice
+from apps.keys.principal import Principal, operator
+from apps.triggers import services
+from apps.triggers.definition import BEGINNING, NOW, of_trigger
+from apps.triggers.forms import TriggerForm, initial_of
+from apps.triggers.models import Trigger, TriggerQuarantine
+from apps.workloads.clock import now_ms
+from apps.workloads.models import Workload
+from apps.workloads.overview import capabilities_seen
+
+ACT = "triggers.change_trigger"
+DEFINE = "triggers.add_trigger"
+PROVENANCE = "state_change:"
+"""What stands before the trigger's id in the provenance of its work."""
+
+MAX_SHOWN = 20
+MAX_CAPABILITY_CHOICES = 200
+MAX_PAUSE_MINUTES = 366 * 24 * 60
+
+
+def acting(request: HttpRequest) -> Principal:
+    """Return who acts: the person at the console, as history names them."""
+    return operator(request.user.get_username())
+
+
+def trigger_url(trigger: Trigger) -> str:
+    """Return the address of a trigger's page."""
+    return reverse("admin:triggers_trigger_change", args=[trigger.pk])
+
+
+def _enable(request: HttpRequest, trigger: Trigger, reason: str) -> Trigger:
+    start_from = request.POST.get("start_from", NOW)
+    return services.enable(
+        trigger.namespace,
+        trigger.trigger_id,
+        by=acting(request),
+        now_ms=now_ms(),
+        start_from=start_from if start_from in (NOW, BEGINNING) else NOW,
+        reason=reason,
+    )
+
+
+def _disable(request: HttpRequest, trigger: Trigger, reason: str) -> Trigger:
+    return services.disable(trigger.namespace, trigger.trigger_id, by=acting(request), now_ms=now_ms(), reason=reason)
+
+
+def _pause(request: HttpRequest, trigger: Trigger, reason: str) -> Trigger:
+    minutes = request.POST.get("minutes", "").strip()
+    now = now_ms()
+    until = None
+    if minutes.isascii() and minutes.isdigit() and len(minutes) < 9:
+        until = now + min(int(minutes), MAX_PAUSE_MINUTES) * 60_000
+    return services.pause(
+        trigger.namespace, trigger.trigger_id, by=acting(request), now_ms=now, reason=reason, resumes_at_ms=until
+    )
+
+
+def _resume(request: HttpRequest, trigger: Trigger, reason: str) -> Trigger:
+    return services.resume(trigger.namespace, trigger.trigger_id, by=acting(request), now_ms=now_ms(), reason=reason)
+
+
+def _archive(request: HttpRequest, trigger: Trigger, reason: str) -> Trigger:
+    return services.archive(trigger.namespace, trigger.trigger_id, by=acting(request), now_ms=now_ms(), reason=reason)
+
+
+ACTIONS: dict[str, tuple[Callable[[HttpRequest, Trigger, str], Trigger], str]] = {
+    "enable": (_enable, "is evaluated again"),
+    "disable": (_disable, "lets changes pass now"),
+    "pause": (_pause, "is paused; it keeps its place and catches up when it is resumed"),
+    "resume": (_resume, "goes on from where it stood"),
+    "archive": (_archive, "is archived; defining its id again revives it"),
+}
+OFFERED = {
+    Trigger.State.ACTIVE: ("pause", "disable", "archive"),
+    Trigger.State.PAUSED: ("resume", "disable", "archive"),
+    Trigger.State.DISABLED: ("enable", "archive"),
+    Trigger.State.BLOCKED: ("enable", "disable", "archive"),
+    Trigger.State.ARCHIVED: (),
+}
+
+
+@admin.register(Trigger)
+class TriggerAdmin(ReadOnlyAdmin):
+    """The triggers of one namespace at a time."""
+
+    change_list_template = "admin/triggers/trigger/list.html"
+    list_display = ["trigger_id"]
+    list_display_links = None
+    ordering = ["trigger_id"]
+    sortable_by = ()
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        """A trigger is defined through the service, by whoever may."""
+        return bool(request.user.has_perm(DEFINE))
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Trigger]:
+        """Return the namespace's triggers, each with its cursor, its newest work and what is quarantined."""
+        newest = Workload.objects.filter(
+            namespace=OuterRef("namespace"), trigger=Concat(Value(PROVENANCE), OuterRef("trigger_id"))
+        ).order_by("-id")
+        open_ = TriggerQuarantine.objects.filter(trigger=OuterRef("pk"), resolved_at_ms__isnull=True)
+        rows: QuerySet[Trigger] = super().get_queryset(request)
+        return (
+            rows.filter(namespace=namespace_choice(request).current)
+            .exclude(state=Trigger.State.ARCHIVED)
+            .select_related("cursor")
+            .annotate(
+                last_work_at_ms=Subquery(newest.values("created_at_ms")[:1]),
+                last_work_id=Subquery(newest.values("workload_id")[:1]),
+                quarantined_open=Subquery(
+                    open_.order_by().values("trigger").annotate(count=Count("pk")).values("count")
+                ),
+            )
+        )
+
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        """Show the list with the lag of each."""
+        head = services.head_of(namespace_choice(request).current)
+        context = {"title": "Triggers", "head": head, "may_define": request.user.has_perm(DEFINE)}
+        return super().changelist_view(request, {**context, **(extra_context or {})})
+
+    def get_urls(self) -> list[URLPattern]:
+        """Add the form for an existing trigger and the actions."""
+        site = self.admin_site
+        own = [
+            path("<int:pk>/edit/", site.admin_view(self.edit_view), name="triggers_trigger_edit"),
+            path("<int:pk>/do/<str:action>/", site.admin_view(self.act_view), name="triggers_trigger_act"),
+        ]
+        return own + super().get_urls()
+
+    def add_view(
+        self, request: HttpRequest, form_url: str = "", extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        """Ask what the trigger says and define it."""
+        if not request.user.has_perm(DEFINE):
+            raise PermissionDenied
+        return self._form(request, None)
+
+    def edit_view(self, request: HttpRequest, pk: int) -> HttpResponse:
+        """Change what a trigger says: a new revision."""
+        if not request.user.has_perm(ACT):
+            raise PermissionDenied
+        return self._form(request, self._find(str(pk)))
+
+    def change_view(
+        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        """Show one trigger. There is nothing to submit here."""
+        if request.method not in ("GET", "HEAD"):
+            return HttpResponseNotAllowed(["GET", "HEAD"])
+        return self._page(request, self._find(object_id))
+
+    def act_view(self, request: HttpRequest, pk: int, action: str) -> HttpResponse:
+        """Do one of ACTIONS, where the trigger is still as the page showed it."""
+        if not request.user.has_perm(ACT):
+            raise PermissionDenied
+        if action not in ACTIONS:
+            raise Http404
+        trigger = self._find(str(pk))
+        if request.method != "POST":
+            return HttpResponseRedirect(trigger_url(trigger))
+        if request.POST.get("seen", "") != str(trigger.revision):
+            return self._page(request, trigger, refusal=_moved_on(trigger), status=409)
+        run, outcome = ACTIONS[action]
+        try:
+            after = run(request, trigger, request.POST.get("reason", "").strip())
+        except ApiError as refused:
+            return self._page(request, self._find(str(pk)), refusal=refused.message, status=refused.status)
+        messages.success(request, f"{after.trigger_id} {outcome}.")
+        listed = reverse("admin:triggers_trigger_changelist")
+        return HttpResponseRedirect(listed if action == "archive" else trigger_url(after))
+
+    def _find(self, object_id: str) -> Trigger:
+        rows = Trigger.objects.select_related("cursor")
+        trigger = rows.filter(pk=object_id).first() if object_id.isascii() and object_id.isdigit() else None
+        if trigger is None:
+            raise Http404("there is no such trigger")
+        return trigger
+
+    def _form(self, request: HttpRequest, trigger: Trigger | None) -> HttpResponse:
+        namespace = trigger.namespace if trigger else namespace_choice(request).current
+        initial = initial_of(of_trigger(trigger).as_json()) if trigger else None
+        form = TriggerForm(request.POST or None, initial=initial, editing=trigger is not None)
+        status = 200
+        if request.method == "POST":
+            status = 422
+            if trigger and request.POST.get("seen", "") != str(trigger.revision):
+                status = 409
+                form.add_error(None, _moved_on(trigger))
+            elif form.is_valid():
+                try:
+                    defined = services.define(namespace, form.document(), by=acting(request), now_ms=now_ms())
+                except ApiError as refused:
+                    form.refuse(refused)
+                    status = refused.status
+                else:
+                    done = "is defined" if defined.created else "is changed" if defined.changed else "says that already"
+                    messages.success(request, f"{defined.trigger.trigger_id} {done}.")
+                    return HttpResponseRedirect(trigger_url(defined.trigger))
+        context = {
+            **self.admin_site.each_context(request),
+            "title": f"Change {trigger.trigger_id}" if trigger else "Define a trigger",
+            "opts": self.opts,
+            "form": form,
+            "trigger": trigger,
+            "namespace": namespace,
+            "capabilities": capabilities_seen(namespace, limit=MAX_CAPABILITY_CHOICES),
+        }
+        return TemplateResponse(request, "admin/triggers/trigger/form.html", context, status=status)
+
+    def _page(
+        self, request: HttpRequest, trigger: Trigger, *, refusal: str | None = None, status: int = 200
+    ) -> HttpResponse:
+        if not self.has_view_permission(request):
+            raise PermissionDenied
+        work = Workload.objects.filter(namespace=trigger.namespace, trigger=PROVENANCE + trigger.trigger_id)
+        context = {
+            **self.admin_site.each_context(request),
+            "title": trigger.trigger_id,
+            "opts": self.opts,
+            "trigger": trigger,
+            "definition": of_trigger(trigger),
+            "head": services.head_of(trigger.namespace),
+            "quarantined": list(
+                TriggerQuarantine.objects.filter(trigger=trigger, resolved_at_ms__isnull=True).order_by("-id")[
+                    :MAX_SHOWN
+                ]
+            ),
+            "revisions": list(trigger.revisions.order_by("-revision")[:MAX_SHOWN]),
+            "work": list(work.order_by("-id")[:MAX_SHOWN]),
+            "provenance": PROVENANCE + trigger.trigger_id,
+            "offered": OFFERED[Trigger.State(trigger.state)] if request.user.has_perm(ACT) else (),
+            "refusal": refusal,
+            "api_url": request.build_absolute_uri(f"/v1/triggers/{trigger.trigger_id}"),
+        }
+        return TemplateResponse(request, "admin/triggers/trigger/one.html", context, status=status)
+
+
+def _moved_on(trigger: Trigger) -> str:
+    return (
+        f"Nothing was done: the trigger has changed since the page was shown. It is at revision {trigger.revision} and "
+        f"{trigger.state} now; look at it and decide again."
+    )
+
+
+@admin.register(TriggerQuarantine)
+class TriggerQuarantineAdmin(ReadOnlyAdmin):
+    """Changes that matched a trigger and could not become work."""
+
+    list_display = ["record_key", "trigger", "change_kind", "code", "message", "sequence", "open"]
+    list_select_related = ["trigger"]
+    list_filter = [("resolved_at_ms", admin.EmptyFieldListFilter)]
+    sortable_by = ()
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[TriggerQuarantine]:
+        """Return those of the namespace the page is about."""
+        return super().get_queryset(request).filter(namespace=namespace_choice(request).current)
+
+    @admin.display(description="waits", boolean=True)
+    def open(self, row: TriggerQuarantine) -> bool:
+        """Tell whether nobody has seen to it yet."""
+        return row.resolved_at_ms is None

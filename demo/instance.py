@@ -39,6 +39,7 @@ class Instance:
         self.log_path = data_dir / "processes.log"
         self.environment = {
             **os.environ,
+            "DJANGO_SETTINGS_MODULE": "feltsite.settings",
             "FELTDB_DATA_DIR": str(data_dir),
             "PORT": str(self.port),
             "HOST": "127.0.0.1",

@@ -217,7 +217,7 @@ def _members(document: Any, name: str, *, required: set[str], optional: set[str]
         _invalid(f"{name} lacks {', '.join(sorted(missing))}")
     if unknown := names - required - (optional or set()):
         _invalid(f"{name} has unknown members {', '.join(sorted(unknown))}")
-    return document  # type: ignore[no-any-return]
+    return document
 
 
 def _kind(value: Any) -> str:

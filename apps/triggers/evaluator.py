@@ -192,4 +192,4 @@ class Evaluator:
 
 
 def _backoff_s(failures: int) -> float:
-    return min(BACKOFF_LAST_S, BACKOFF_FIRST_S * 2 ** min(failures - 1, 16))
+    return min(BACKOFF_LAST_S, BACKOFF_FIRST_S * 2.0 ** min(failures - 1, 16))

@@ -1,10 +1,13 @@
 """What the OpenAPI document says of each route of this room: one decorator a method, in the order of `views.py`."""
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from apps.http.openapi import Answer, describe, path_parameter, query_parameter, ref
 from apps.state.limits import PAGE_DEFAULT, PAGE_MAX
 from apps.triggers.api import schemas
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 _TAG = "Triggers"
 _NEW: dict[str, Any] = {
@@ -122,7 +125,9 @@ delete_trigger = describe(
 )
 
 
-def _operation(name: str, summary: str, body: str, example: dict[str, Any], description: str, errors: list[str]) -> Any:
+def _operation(
+    name: str, summary: str, body: str, example: dict[str, Any], description: str, errors: list[str]
+) -> Callable[[F], F]:
     return describe(
         f"{name}_trigger",
         summary,

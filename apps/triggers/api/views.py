@@ -1,6 +1,6 @@
 """`/v1/triggers`. Thin: read the request, call one service function, give its result a shape."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 from rest_framework.response import Response
 
@@ -79,7 +79,7 @@ class _OperateView(KeyedView):
     """One thing to do with a trigger; the body is optional."""
 
     scopes = {"POST": WRITE}
-    empty_body: dict[str, Any] = {}
+    empty_body: ClassVar[Any] = {}
 
     @staticmethod
     def members(request: KeyedRequest, *allowed: str) -> dict[str, Any]:

@@ -331,5 +331,5 @@ def _prepared(match: _Match, depths: dict[str, int]) -> Work | Refused:
 
 def _busy(work: Sequence[Work], refused: Sequence[Refused], group: Sequence[Standing]) -> list[Standing]:
     """Return those of the group that have a row in the batch."""
-    pks = {row.compiled.pk for row in (*work, *refused)}
+    pks = {row.compiled.pk for row in work} | {row.compiled.pk for row in refused}
     return [each for each in group if each.compiled.pk in pks]

@@ -20,6 +20,7 @@ from apps.triggers.errors import (
     ReplayFailed,
     TriggerConflict,
     TriggerInvalid,
+    TriggerNotFound,
     TriggerStorageFailure,
     TriggerUnauthorized,
 )
@@ -62,7 +63,7 @@ def revise(namespace: str, trigger_id: str, patch: Any, *, by: Principal, now_ms
     """Change the named members of a trigger; null takes a member back to its default. Raises as `define`."""
     trigger = _known(namespace, trigger_id)
     if trigger is None or trigger.state == State.ARCHIVED:
-        raise changing.TriggerNotFound(trigger_id)
+        raise TriggerNotFound(trigger_id)
     if not isinstance(patch, Mapping):
         raise TriggerInvalid("a change of a trigger is an object", field="")
     if patch.get("trigger_id", trigger_id) != trigger_id:

@@ -53,6 +53,7 @@ class Processes:
     def environment(self) -> dict[str, str]:
         return {
             **os.environ,
+            "DJANGO_SETTINGS_MODULE": "feltsite.settings",  # not the tests' own
             "FELTDB_DATA_DIR": str(self.data_dir),
             "FELTDB_APPS": "tests.acceptance.chaos",
             DIRECTORY_VARIABLE: str(self.journals),
@@ -209,6 +210,10 @@ def test_forty_kills_leave_one_workload_per_change_and_one_success_per_workload(
         processes.end_all(signal.SIGTERM)
     account = Account.of(processes.journals)
     hint = f"CHAOS_SEED={seed}\n{processes.logs()}"
+    print(
+        f"{len(account.expected)} matching changes, {len(account.runs)} runs, {len(account.claims)} claims, "
+        f"{len(account.refused)} reports refused, {len(account.probes)} stale words tried"
+    )
 
     assert len(account.expected) > 200, hint
     assert set(account.workloads) == account.expected, hint

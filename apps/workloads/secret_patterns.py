@@ -36,7 +36,7 @@ SECRET_TEXTS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("an API key", re.compile(r"^\s*sk[-_](?=[^\s]*[0-9])[A-Za-z0-9_-]{8,}\s*$")),
     (
         "a bearer credential",
-        re.compile(r"^\s*(?:Authorization:\s*)?(?:Bearer|Basic)\s+[A-Za-z0-9._~+/=-]{16,}\s*$", re.I),
+        re.compile(r"\b(?:Bearer|Basic)\s+(?=\S*[0-9])[A-Za-z0-9._~+/=-]{16,}", re.I),
     ),
     ("an AWS access key", re.compile(r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b")),
     ("a GitHub token", re.compile(r"\b(?:gh[pousr]_[A-Za-z0-9]{36,}|github_pat_\w{22,})\b")),

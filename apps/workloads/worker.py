@@ -39,6 +39,9 @@ from apps.workloads.running import Running
 
 logger = logging.getLogger("feltdb.worker")
 
+_THREADS_END_S = 2.0
+"""Seconds that a stopped worker waits for its threads to close their connections; a hanging program is left behind."""
+
 
 def worker_name() -> str:
     """Return a name no other worker process has or will have: a restart is not the same worker."""
@@ -87,6 +90,7 @@ class Worker:
         self._claimed: queue.SimpleQueue[Running | None] = queue.SimpleQueue()
         self._running: dict[str, Running] = {}
         self._lock = threading.Lock()
+        self._threads: list[threading.Thread] = []
         self._turn = 0
 
     def stop(self) -> None:
@@ -140,7 +144,9 @@ class Worker:
             jobs += [(f"step-{step.name}", _bound(self._repeat, step)) for step in self._steps]
         for name, job in jobs:
             # Daemons: a program that never returns must not keep a stopped worker from exiting.
-            threading.Thread(target=job, name=name, daemon=True).start()
+            thread = threading.Thread(target=job, name=name, daemon=True)
+            self._threads.append(thread)
+            thread.start()
 
     # Claiming
 
@@ -277,13 +283,14 @@ class Worker:
             pause_s = min([running.renew_every_s for running in current], default=self.options.lease_ms / 3000)
             self._new_beat.wait(pause_s)
             self._new_beat.clear()
-            for running in current:
+            for running in [] if self._over.is_set() else current:
                 try:
                     running.renew()
                 except Exception:
                     logger.exception("%s: renewing its lease failed", running.workload_id)
                     connections.close_all()
             close_old_connections()
+        connections.close_all()
 
     # Steps
 
@@ -344,6 +351,9 @@ class Worker:
         self._new_beat.set()
         for _ in range(self.options.concurrency):
             self._claimed.put(None)
+        until = time.monotonic() + _THREADS_END_S
+        for thread in self._threads:
+            thread.join(max(0.0, until - time.monotonic()))
         logger.info("worker %s: stopped", self.options.worker_id)
 
     def _hand_back(self, which: Callable[[Running], bool], reason: str) -> None:

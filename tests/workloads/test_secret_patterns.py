@@ -22,7 +22,7 @@ from apps.workloads.secret_patterns import find_secret
         ("  sk-proj1234567890", ""),
         ("fdb_live_abcdefgh", ""),
         ("see fdb_test_abcdefgh_0123456789", ""),
-        ("Authorization: Bearer abcdefghijklmnopqrstuv", ""),
+        ("Authorization: Bearer abcdefghijklmnopqr0123", ""),
         ("AKIAIOSFODNN7EXAMPLE", ""),
         (["ghp_" + "a1" * 20], "/0"),
         ({"sk-abc123456789": 1}, ""),

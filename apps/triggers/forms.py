@@ -39,9 +39,8 @@ class JSONField(forms.CharField):
         try:
             return strict_json.loads(text.encode("utf-8", "surrogatepass"))
         except ApiError as error:
-            raise forms.ValidationError(
-                f"This is not JSON. {error.message} Correct the text, or leave it empty."
-            ) from None
+            what = error.message.partition(": ")[2] or error.message
+            raise forms.ValidationError(f"This is not JSON: {what} Correct the text, or leave it empty.") from None
 
     def prepare_value(self, value: Any) -> Any:
         """Show a stored value as indented JSON; what a person typed stays as typed."""

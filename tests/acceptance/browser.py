@@ -1,0 +1,90 @@
+"""A real browser for acceptance tests: Debian's Chromium, driven by Playwright, that fails on what users would not see.
+
+Console errors, refused scripts or styles (the content security policy), page errors and failed loads are collected;
+`check` raises for any that the test did not announce.
+"""
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from playwright.sync_api import ConsoleMessage, Page, Request, Response, sync_playwright
+
+from demo.instance import ROOT
+
+SCREENSHOTS = ROOT / "tests" / "screenshots"
+ARGUMENTS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+WIDTHS = (1280, 390)
+SCHEMES = ("light", "dark")
+
+
+class Browser:
+    """One page of a browser and everything that went wrong in it."""
+
+    def __init__(self, page: Page) -> None:
+        self.page = page
+        self.troubles: list[str] = []
+        self.expected_statuses: set[int] = set()
+        page.on("console", self._console)
+        page.on("pageerror", lambda error: self.troubles.append(f"page error: {error}"))
+        page.on("requestfailed", self._failed)
+        page.on("response", self._response)
+
+    def _console(self, message: ConsoleMessage) -> None:
+        refused_load = "Failed to load resource" in message.text  # told with its status by _response
+        if message.type in ("error", "warning") and not refused_load:
+            self.troubles.append(f"{message.type}: {message.text}")
+
+    def _failed(self, request: Request) -> None:
+        self.troubles.append(f"failed: {request.url} {request.failure}")
+
+    def _response(self, response: Response) -> None:
+        if response.status >= 400 and response.status not in self.expected_statuses:
+            self.troubles.append(f"status {response.status}: {response.url}")
+
+    @contextmanager
+    def expecting(self, *statuses: int) -> Iterator[None]:
+        """Let pages answer with these statuses for a while."""
+        self.expected_statuses = set(statuses)
+        yield
+        self.expected_statuses = set()
+
+    def shoot(self, name: str) -> None:
+        """Keep pictures of the whole page, wide and narrow, light and dark, and check that nothing overflows."""
+        SCREENSHOTS.mkdir(exist_ok=True)
+        for width in WIDTHS:
+            self.page.set_viewport_size({"width": width, "height": 900})
+            for scheme in SCHEMES:
+                self.page.emulate_media(color_scheme=scheme)
+                self.page.screenshot(path=SCREENSHOTS / f"{name}-{width}-{scheme}.png", full_page=True)
+            overflow = self.page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
+            if overflow > 0:
+                self.troubles.append(f"{name} is {overflow} pixels too wide at {width}")
+        self.page.emulate_media(color_scheme="light")
+        self.page.set_viewport_size({"width": WIDTHS[0], "height": 900})
+
+    def check(self) -> None:
+        """Raise for anything that went wrong so far."""
+        assert self.troubles == [], "\n".join(self.troubles)
+
+
+@contextmanager
+def browser(*, javascript: bool = True) -> Iterator[Browser]:
+    """Start a browser of its own and end it."""
+    executable = shutil.which("chromium")
+    assert executable, "chromium is missing; run scripts/install-chromium"
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=executable, args=ARGUMENTS)
+        try:
+            context = chromium.new_context(java_script_enabled=javascript, reduced_motion="reduce")
+            context.set_default_timeout(15_000)
+            yield Browser(context.new_page())
+        finally:
+            chromium.close()

@@ -61,7 +61,11 @@ WORKER_CONCURRENCY = bounded_int("WORKER_CONCURRENCY", default=4, low=1, high=64
 DEBUG = env.bool("DEBUG", default=False)
 SECRET_KEY = env.str("DJANGO_SECRET_KEY", default="") or secret_file("django_secret_key")
 KEY_PEPPER = env.str("FELTDB_KEY_PEPPER", default="") or secret_file("key_pepper_v1")
+# Seeds that sign grants, for hosts that share one database; by default each instance keeps its own ring in secrets/.
+GRANT_KEYS = env.str("FELTDB_GRANT_KEYS", default="")
 KEY_ENVIRONMENT = env.str("FELTDB_KEY_ENVIRONMENT", default="live")
+# How long `manage.py audit prune` keeps events unless told otherwise.
+AUDIT_RETENTION_DAYS = bounded_int("FELTDB_AUDIT_RETENTION_DAYS", default=400, low=1, high=36_500)
 HOST = env.str("HOST", default="127.0.0.1")
 PORT = bounded_int("PORT", default=8000, low=1, high=65535)
 REQUEST_DEADLINE_MS = bounded_int("FELTDB_REQUEST_DEADLINE_MS", default=10_000, low=100, high=600_000)
@@ -181,7 +185,7 @@ REST_FRAMEWORK = {
     "DEFAULT_PARSER_CLASSES": ["apps.http.parsers.StrictJSONParser"],
     "DEFAULT_CONTENT_NEGOTIATION_CLASS": "apps.http.negotiation.JSONOnly",
     "DEFAULT_SCHEMA_CLASS": "apps.http.openapi.RouteSchema",
-    "EXCEPTION_HANDLER": "apps.http.exceptions.exception_handler",
+    "EXCEPTION_HANDLER": "apps.keys.audit.refusals.exception_handler",
     "UNAUTHENTICATED_USER": None,
 }
 SPECTACULAR_SETTINGS = {

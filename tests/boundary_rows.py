@@ -31,12 +31,40 @@ class Row:
     worker: str | None = None
 
 
+NEW_GRANT = {
+    "subject": {"kind": "agent", "id": "a"},
+    "application_id": "app",
+    "capabilities": ["grants:write"],
+    "resources": [{"kind": "APPLICATION", "uri": "flow://app"}],
+    "expires_at": 2_000_000_000,
+}
+
 KEYS: list[Row] = [
     Row("GET", "/v1/keys/current", scope=None, namespaced=False),
     Row("GET", "/v1/keys", scope="keys:admin", namespaced=False),
     Row("POST", "/v1/keys", scope="keys:admin", body={"name": "k", "scopes": ["keys:admin"]}, namespaced=False),
     Row("GET", "/v1/keys/nobody", scope="keys:admin", namespaced=False),
     Row("DELETE", "/v1/keys/nobody", scope="keys:admin", namespaced=False),
+]
+
+GRANTS: list[Row] = [
+    Row("GET", "/v1/grants", scope=None),
+    Row("POST", "/v1/grants", scope="grants:write", body=NEW_GRANT),
+    Row("GET", "/v1/grants/g1", scope=None),
+    Row("POST", "/v1/grants/g1/revoke", scope="grants:write", body={}),
+    Row("POST", "/v1/grants/g1/delegate", scope="grants:write", body={"subject": {"kind": "agent", "id": "a"}}),
+    Row(
+        "POST",
+        "/v1/authorization/check",
+        scope=None,
+        body={"grant": {}, "application_id": "app", "capability": "state:read", "resource": "flow://app"},
+    ),
+    Row("GET", "/v1/authorization/key", scope=None, namespaced=False),
+]
+
+AUDIT: list[Row] = [
+    Row("GET", "/v1/audit", scope="audit:read", namespaced=False),
+    Row("GET", "/v1/audit/export", scope="audit:read", namespaced=False),
 ]
 
 _ORDER = "/v1/collections/orders/o-1"
@@ -97,4 +125,4 @@ TRIGGERS: list[Row] = []
 
 OPERATIONS: list[Row] = []
 
-ROWS: list[Row] = [*KEYS, *STATE, *WORKLOADS, *TRIGGERS, *OPERATIONS]
+ROWS: list[Row] = [*KEYS, *GRANTS, *AUDIT, *STATE, *WORKLOADS, *TRIGGERS, *OPERATIONS]

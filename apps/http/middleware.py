@@ -10,6 +10,7 @@ from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 
 from apps.http import envelope
+from apps.http import request_id as ambient
 from apps.http.codes import CODES, code_for
 from apps.http.console import is_console
 from apps.http.errors import ApiError
@@ -31,7 +32,11 @@ class RequestIdMiddleware:
         asked = request.META.get("HTTP_X_REQUEST_ID", "")
         request_id = asked if _REQUEST_ID.fullmatch(asked) else envelope.new_request_id()
         request.request_id = request_id  # type: ignore[attr-defined]
-        answer = self.get_response(request)
+        token = ambient.set_current(request_id)
+        try:
+            answer = self.get_response(request)
+        finally:
+            ambient.reset(token)
         answer.headers["X-Request-ID"] = request_id
         return answer
 

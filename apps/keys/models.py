@@ -115,3 +115,10 @@ class KeySecret(models.Model):
 
     def __str__(self) -> str:
         return f"secret {self.pk} of {self.key_id}"
+
+
+# The tables of grants and of the audit trail live beside their own rules.
+from apps.keys.audit.models import AuditEvent  # noqa: E402
+from apps.keys.grants.models import IssuedGrant  # noqa: E402
+
+__all__ = ["ApiKey", "AuditEvent", "IssuedGrant", "KeySecret", "Namespace", "Operator"]

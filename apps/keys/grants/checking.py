@@ -1,0 +1,238 @@
+"""One grant against one request: the decision. Nothing here writes; whatever is presented, the worst is a refusal.
+
+The order is fixed, and the first thing that does not hold is the answer:
+
+     1 form                strict reading (`form.read_signed`)          GRANT_INVALID
+     2 signature           key of the ring, digest, Ed25519             GRANT_INVALID
+     3 known               issued here, in just this form               GRANT_INVALID
+     4 binding             subject, tenant, application                 GRANT_SCOPE_DENIED
+     5 address             the one spelling, in this application        GRANT_INVALID
+     6 time and status     not from the future, not past, ACTIVE        GRANT_INVALID, _EXPIRED, _REVOKED
+     7 revocation          this instance's own record                   GRANT_REVOKED
+     8 authority           capability (literal) and a covering scope    GRANT_SCOPE_DENIED
+     9 constraints         against the whole context                    GRANT_SCOPE_DENIED
+    10 origin              the key it came from still lives and holds   GRANT_REVOKED, GRANT_EXPIRED
+    11 its parent          2, 3, 6 to 10 for the parent's own subject, and the child is narrower; and so on upwards
+
+The walk upwards is a loop with a bound on its length; an ancestor met twice ends it.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from apps.http import canonical_json
+from apps.http.errors import ApiError
+from apps.keys.grants import rules
+from apps.keys.grants.errors import GrantExpired, GrantInvalid, GrantRefused, GrantRevoked, GrantScopeDenied
+from apps.keys.grants.form import GrantSubject, SignedGrant, read_signed
+from apps.keys.grants.holding import check_holds
+from apps.keys.grants.keyring import Ring
+from apps.keys.grants.limits import MAX_DEPTH
+from apps.keys.grants.models import IssuedGrant
+from apps.keys.grants.resources import SCHEME, check_address
+from apps.keys.grants.signing import check_signature
+from apps.keys.verify import milliseconds, principal_for
+
+POLICY = "feltdb.resource-authorization.v1"
+ALLOWED = "GRANT_ALLOWED"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Question:
+    """What is asked of a grant: may this subject do this, to this, under these circumstances?"""
+
+    subject: GrantSubject
+    tenant_id: str
+    application_id: str
+    capability: str
+    resource: str
+    context: rules.Context
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Decision:
+    """The answer. `decision_id` is a function of question, instant and answer: whoever logs it can recompute it."""
+
+    allowed: bool
+    code: str
+    reason: str
+    grant_id: str | None
+    decision_id: str
+    request_hash: str
+    decided_at_ms: int
+    policy: str = POLICY
+
+    def require(self) -> None:
+        """Raise ApiError with the decision's code unless it allows."""
+        if not self.allowed:
+            raise ApiError(self.code, f"{self.reason[:1].upper()}{self.reason[1:]}.", decision_id=self.decision_id)
+
+
+@dataclass(frozen=True, slots=True)
+class _Link:
+    """A grant of the chain, with this instance's record of it."""
+
+    signed: SignedGrant
+    row: IssuedGrant
+
+
+def decide(value: Any, question: Question, *, ring: Ring, now_ms: int) -> Decision:
+    """Return the decision on a presented grant: a JSON value or a SignedGrant."""
+    grant_id: str | None = None
+    try:
+        signed = read_signed(value)
+        grant_id = signed.grant.id
+        _check(signed, question, ring, now_ms)
+    except GrantRefused as refused:
+        return _decision(question, now_ms, grant_id, code=refused.code, reason=refused.message)
+    return _decision(question, now_ms, grant_id, code=ALLOWED, reason="the grant allows this")
+
+
+def check_standing(row: IssuedGrant, *, ring: Ring, now_ms: int) -> None:
+    """Raise GrantRefused unless the stored grant and all it stands on hold at `now_ms`, whatever they are for."""
+    for link, child in _chain(row.signed(), row):
+        check_signature(link.signed, ring)
+        _check_link(link, now_ms)
+        _check_origin(link, now_ms)
+        if child is not None:
+            rules.check_narrower(child.signed.grant, link.signed.grant)
+
+
+def why_dead(value: Any, *, ring: Ring, now_ms: int) -> GrantRefused | None:
+    """Return why a presented grant holds for nothing any more, or None while it stands."""
+    try:
+        signed = read_signed(value)
+        check_signature(signed, ring)
+        check_standing(_known(signed), ring=ring, now_ms=now_ms)
+    except GrantRefused as refused:
+        return refused
+    return None
+
+
+def _check(signed: SignedGrant, question: Question, ring: Ring, now_ms: int) -> None:
+    check_signature(signed, ring)
+    row = _known(signed)
+    _check_binding(signed, question)
+    for link, child in _chain(signed, row):
+        grant = link.signed.grant
+        if child is not None:
+            check_signature(link.signed, ring)
+        _check_link(link, now_ms)
+        rules.check_authority(grant, question.capability, question.resource)
+        rules.check_constraints(grant.constraints, grant.subject, question.context)
+        _check_origin(link, now_ms)
+        if child is not None:
+            rules.check_narrower(child.signed.grant, grant)
+
+
+def _known(signed: SignedGrant) -> IssuedGrant:
+    """Return this instance's record of the grant. Raises GrantInvalid for one it never issued, or not in this form."""
+    row = _row(signed.grant.tenant_id, signed.grant.id)
+    if row is None or (row.digest != signed.digest and row.revoked_at_ms is None):
+        raise GrantInvalid("this server issued no such grant")
+    return row
+
+
+def _check_binding(signed: SignedGrant, question: Question) -> None:
+    grant = signed.grant
+    if grant.subject != question.subject:
+        raise GrantScopeDenied("the grant is for another subject")
+    if grant.tenant_id != question.tenant_id:
+        raise GrantScopeDenied("the grant is for another tenant")
+    if grant.application_id != question.application_id:
+        raise GrantScopeDenied("the grant is for another application")
+    check_address(question.resource, question.application_id)
+    segments = question.resource[len(SCHEME) :].split("/")
+    if segments[1:2] == ["state"] and len(segments) > 2 and segments[2].startswith("_"):
+        raise GrantScopeDenied("no grant opens a system collection")
+
+
+def _chain(signed: SignedGrant, row: IssuedGrant) -> Iterator[tuple[_Link, _Link | None]]:
+    """Give the grant and then its ancestors, each with the link below it. Raises GrantInvalid for a broken chain."""
+    link, child = _Link(signed, row), None
+    for _ in range(MAX_DEPTH + 1):
+        yield link, child
+        parent_id = link.signed.grant.parent_grant
+        if parent_id is None:
+            return
+        row_above = _row(link.signed.grant.tenant_id, parent_id)
+        if row_above is None:
+            raise GrantInvalid("a grant that this one stands on is missing")
+        link, child = _Link(row_above.signed(), row_above), link
+    raise GrantInvalid(f"the grant stands on more than {MAX_DEPTH} others")
+
+
+def _check_link(link: _Link, now_ms: int) -> None:
+    """Check time, status and revocation; and that the stored form is the one that was given."""
+    rules.check_time_and_status(link.signed.grant, now_ms)
+    if link.row.revoked_at_ms is not None:
+        raise GrantRevoked("the grant is revoked")
+    if link.row.digest != link.signed.digest:
+        raise GrantInvalid("this server issued no such grant")
+
+
+def _check_origin(link: _Link, now_ms: int) -> None:
+    """Hold that a grant dies with the key it came from, its expiry or its narrowing."""
+    key, grant = link.row.key, link.signed.grant
+    if key is None:
+        return
+    if key.revoked_at is not None:
+        raise GrantRevoked("the key that the grant came from is revoked")
+    if key.expires_at is not None and milliseconds(key.expires_at) <= now_ms:
+        raise GrantExpired("the key that the grant came from has expired")
+    # A delegated grant's authority is its parent's, not the delegating key's: there the key only has to be alive.
+    first = link.row.depth == 0
+    try:
+        check_holds(
+            principal_for(key),
+            tenant_id=grant.tenant_id,
+            application_id=grant.application_id,
+            capabilities=grant.capabilities if first else (),
+            resources=grant.resources if first else (),
+        )
+    except GrantScopeDenied as refused:
+        raise GrantRevoked("the key that the grant came from holds less now") from refused
+
+
+def _row(tenant_id: str, grant_id: str) -> IssuedGrant | None:
+    return IssuedGrant.objects.select_related("key").filter(namespace=tenant_id, grant_id=grant_id).first()
+
+
+def _decision(question: Question, now_ms: int, grant_id: str | None, *, code: str, reason: str) -> Decision:
+    context = question.context
+    request_hash = _hash(
+        {
+            "subject": question.subject.wire(),
+            "tenant_id": question.tenant_id,
+            "application_id": question.application_id,
+            "capability": question.capability,
+            "resource": question.resource,
+            "context": {name: getattr(context, name) for name in context.__dataclass_fields__},
+            "grant_id": grant_id,
+        }
+    )
+    allowed = code == ALLOWED
+    decision_id = _hash([request_hash, now_ms, allowed, code, reason])[:24]
+    return Decision(
+        allowed=allowed,
+        code=code,
+        reason=reason,
+        grant_id=grant_id,
+        decision_id=f"decision_{decision_id}",
+        request_hash=request_hash,
+        decided_at_ms=now_ms,
+    )
+
+
+def _hash(value: Any) -> str:
+    return canonical_json.sha256_hex(_sayable(value))
+
+
+def _sayable(value: Any) -> Any:
+    """Return the value with nothing in it that has no canonical JSON: a refusal must not fail for what it refuses."""
+    if isinstance(value, Mapping):
+        return {_sayable(key): _sayable(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_sayable(item) for item in value]
+    return value.encode("utf-8", "backslashreplace").decode() if isinstance(value, str) else value

@@ -1,0 +1,1 @@
+"""The signed form against the reference's vectors, and the strict reader."""

@@ -108,7 +108,7 @@ class AuditExport(KeyedView):
         "export_audit_events",
         "The audit trail as NDJSON, oldest first",
         tag=_TAG,
-        description="One event a line, in ASCII: what is not is escaped. Events of later than the request are not in it.",
+        description="One event a line, in ASCII: what is not is escaped. Events after the request began are left out.",
         parameters=_FILTERS,
         answers={200: Answer("A stream of `application/x-ndjson`.")},
         errors=["VALIDATION_ERROR"],

@@ -9,6 +9,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("v1/", include("apps.keys.api.urls")),
     path("v1/", include("apps.state.api.urls")),
     path("v1/", include("apps.workloads.api.urls")),
+    path("v1/", include("apps.triggers.api.urls")),
 ]
 
 handler400 = "apps.http.handlers.bad_request"

@@ -121,7 +121,27 @@ WORKLOADS: list[Row] = [
     Row("POST", f"{_W}/cancelled", scope="workload:execute", body=_FENCE, worker="w1"),
 ]
 
-TRIGGERS: list[Row] = []
+_NEW_TRIGGER = {
+    "trigger_id": "t1",
+    "source_collection": "orders",
+    "change_kind": "insert",
+    "target_capability": "identity",
+}
+
+TRIGGERS: list[Row] = [
+    Row("GET", "/v1/triggers", scope="triggers:read"),
+    Row("POST", "/v1/triggers", scope="triggers:write", body=_NEW_TRIGGER),
+    Row("GET", "/v1/triggers/t1", scope="triggers:read"),
+    Row("PUT", "/v1/triggers/t1", scope="triggers:write", body=_NEW_TRIGGER),
+    Row("PATCH", "/v1/triggers/t1", scope="triggers:write", body={"priority": 1}),
+    Row("DELETE", "/v1/triggers/t1", scope="triggers:write"),
+    Row("POST", "/v1/triggers/t1/enable", scope="triggers:write", body={}),
+    Row("POST", "/v1/triggers/t1/disable", scope="triggers:write", body={}),
+    Row("POST", "/v1/triggers/t1/pause", scope="triggers:write", body={}),
+    Row("POST", "/v1/triggers/t1/resume", scope="triggers:write", body={}),
+    Row("GET", "/v1/triggers/t1/quarantine", scope="triggers:read"),
+    Row("GET", "/v1/triggers/t1/revisions", scope="triggers:read"),
+]
 
 OPERATIONS: list[Row] = []
 

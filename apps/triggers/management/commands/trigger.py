@@ -12,6 +12,7 @@ from django.core.management.base import CommandParser
 from apps.http import strict_json
 from apps.http.errors import ApiError
 from apps.keys.commands import REFUSED, STORAGE, PlainCommand, add_json_option
+from apps.keys.models import Namespace
 from apps.keys.principal import operator
 from apps.triggers import services
 from apps.triggers.definition import BEGINNING, NOW
@@ -80,7 +81,7 @@ class Command(PlainCommand):
         namespace = options["namespace"]
         if namespace is None and isinstance(document, dict) and isinstance(document.get("tenant_id"), str):
             namespace = document["tenant_id"]
-        namespace = namespace or DEFAULT_NAMESPACE
+        namespace = _existing(namespace or DEFAULT_NAMESPACE)
         defined = services.define(namespace, document, by=OPERATOR, now_ms=now_ms())
         what = "defined" if defined.created else "changed" if defined.changed else "unchanged"
         self._show_one(services.find(namespace, defined.trigger.trigger_id), options, what)
@@ -160,7 +161,13 @@ class Command(PlainCommand):
 
 
 def _namespace(options: dict[str, Any]) -> str:
-    return options["namespace"] or DEFAULT_NAMESPACE
+    return _existing(options["namespace"] or DEFAULT_NAMESPACE)
+
+
+def _existing(namespace: str) -> str:
+    if not Namespace.objects.filter(pk=namespace).exists():
+        raise ApiError("NOT_FOUND", f"there is no namespace {namespace}; the first key for it makes it (keys create)")
+    return namespace
 
 
 def _line(trigger: Trigger) -> str:

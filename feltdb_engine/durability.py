@@ -5,8 +5,10 @@ force is final: the kernel may have marked the pages clean, so neither another f
 """
 
 import errno
+import os
 import threading
 import time
+from pathlib import Path
 
 import lmdb
 
@@ -24,6 +26,7 @@ from feltdb_engine.errors import (
 from feltdb_engine.files import write_whole
 
 FAILED_NAME = "failed"
+_NO_ROOM_BYTES = 1 << 16
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _PAUSE_S = 0.00005
 _DURABLE = positions.DURABLE
@@ -148,9 +151,16 @@ def refusal(state: int) -> EngineError:
     return StoreRebuilding("The store is being opened anew; ask again shortly.")
 
 
-def as_storage_error(error: lmdb.Error | OSError) -> StorageError:
-    """The refusal of something that was undone, or never begun."""
+def as_storage_error(error: lmdb.Error | OSError, path: Path) -> StorageError:
+    """The refusal of something on the disk of `path` that was undone, or never begun."""
     code = error.errno if isinstance(error, OSError) else getattr(error, "code", 0)
+    if isinstance(error, lmdb.Error) and code == errno.EIO and _no_room(path):
+        code = errno.ENOSPC  # LMDB's name for a write that fitted in part
     if code in _FULL or isinstance(error, lmdb.MapFullError):
         return StorageFull("There is no room on the disk. Nothing was written; reads go on.")
-    return StorageWriteFailed(f"The write failed and was undone: {error}")
+    return StorageWriteFailed(f"The disk gave an error, and nothing was written: {error}")
+
+
+def _no_room(path: Path) -> bool:
+    state = os.statvfs(path)
+    return state.f_bavail * state.f_frsize < _NO_ROOM_BYTES

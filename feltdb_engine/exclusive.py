@@ -159,6 +159,7 @@ def _view(core: Core, known: Trust | None, *, trusted: bool) -> View:
     if known is not None:
         # The next file may get the number of this one: nothing may vouch for it before it is whole.
         trust.write(core.files, core.path, replace(known, clean=False, view=(0, 0)))
+    core.files.make_directory(directory)
     for name in core.files.names(directory):
         core.files.remove(directory / name)
     return View.create(directory, map_bytes, core.manifest.start)

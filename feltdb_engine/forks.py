@@ -6,7 +6,10 @@ child that outlives its parent would keep the turn for ever.
 
 import os
 import weakref
-from typing import Protocol
+from collections.abc import Callable, Hashable
+from typing import Any, Protocol
+
+from lmdb import _envid
 
 
 class Forkable(Protocol):
@@ -34,6 +37,23 @@ def _in_child() -> None:
     for store in list(_stores):
         store.forked()
     _stores.clear()
+    _tell_environments_apart()
+
+
+def _tell_environments_apart() -> None:
+    """Let the child open environments its parent has open.
+
+    lmdb refuses to open a file twice in a process, by a set of file identities, which a child inherits although LMDB's
+    locks are its parent's. It cannot close those environments either: that would free the parent's reader slots in
+    shared memory. So identities taken in the child say that they are the child's.
+    """
+    inherited: Callable[[Any, bool], tuple[Hashable, ...]] = _envid.env_keys
+    pid = os.getpid()
+
+    def env_keys(path: Any, subdir: bool) -> tuple[Hashable, ...]:
+        return tuple((pid, key) for key in inherited(path, subdir))
+
+    _envid.env_keys = env_keys
 
 
 os.register_at_fork(after_in_child=_in_child)

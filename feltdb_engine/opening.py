@@ -10,8 +10,9 @@ import lmdb
 
 from feltdb_engine import exclusive, host, limits, manifest, positions, trust, view
 from feltdb_engine.core import Core, Options
-from feltdb_engine.durability import as_storage_error
+from feltdb_engine.durability import as_storage_error, fail
 from feltdb_engine.errors import StoreNotFound, StoreRebuilding
+from feltdb_engine.files import ForceFailed
 from feltdb_engine.locks import FileLock
 from feltdb_engine.positions import Positions
 from feltdb_engine.view import View
@@ -22,15 +23,15 @@ OPEN_LOCK = "open.lock"
 def open_core(options: Options) -> Core:
     """Open, creating, recovering or rebuilding where that is needed. Raises what `errors.py` names for opening."""
     path = options.path
-    if not (path / manifest.NAME).exists():
-        if not options.create:
-            raise StoreNotFound(f"There is no store at {path}.")
-        exclusive.make_directories(options.files, path)
-    host.refuse_remote(path)
     try:
+        if not (path / manifest.NAME).exists():
+            if not options.create:
+                raise StoreNotFound(f"There is no store at {path}.")
+            exclusive.make_directories(options.files, path)
+        host.refuse_remote(path)
         return _open_locked(options)
-    except OSError as error:
-        raise as_storage_error(error) from error
+    except (OSError, lmdb.Error) as error:
+        raise as_storage_error(error, path.parent) from error
 
 
 def _open_locked(options: Options) -> Core:
@@ -81,8 +82,7 @@ def _attach(options: Options, lock: FileLock) -> Core | None:
     except BaseException:
         core.drop()
         raise
-    finally:
-        core.turn.give_back()
+    core.turn.give_back()
     return core
 
 
@@ -103,16 +103,16 @@ def _mark_clean(core: Core) -> None:
     words = core.words
     if words[positions.STATE] != positions.LIVE or words[positions.APPENDING]:
         return
-    known = trust.read(core.files, core.path)
-    if known is None:
-        return
     try:
+        known = trust.read(core.files, core.path)
+        if known is None:
+            return
         with core.view.read() as txn:
             state = view.state(txn)
         if state.position != words[positions.WRITTEN]:
             return
         if words[positions.DURABLE] < state.position:
-            core.log.force(state.position)
+            _force(core, state.position)
             words[positions.DURABLE] = state.position
             words[positions.DURABLE_SEQUENCE] = state.sequence
         core.view.env.sync(True)
@@ -120,3 +120,11 @@ def _mark_clean(core: Core) -> None:
         words[positions.STATE] = positions.CLOSED
     except (OSError, lmdb.Error):
         return
+
+
+def _force(core: Core, position: int) -> None:
+    try:
+        core.log.force(position)
+    except ForceFailed as error:
+        fail(core, f"closing: {error}")
+        raise

@@ -24,6 +24,7 @@ from feltdb_engine.errors import (
     EngineError,
     FormatUnsupported,
     ReadOnlyStore,
+    StorageError,
     StoreClosed,
     StoreForked,
     StoreRebuilding,
@@ -56,8 +57,8 @@ _stores: dict[tuple[int, int], "Store"] = {}
 _registry = threading.Lock()
 
 
-def _renewing(method: Callable[Concatenate["Store", P], R]) -> Callable[Concatenate["Store", P], R]:
-    """The method, tried once more after the view was made again."""
+def _guarded(method: Callable[Concatenate["Store", P], R]) -> Callable[Concatenate["Store", P], R]:
+    """The method, tried once more after a broken view was made again; what else goes wrong below is a StorageError."""
 
     @functools.wraps(method)
     def call(store: "Store", /, *args: P.args, **named: P.kwargs) -> R:
@@ -66,6 +67,8 @@ def _renewing(method: Callable[Concatenate["Store", P], R]) -> Callable[Concaten
         except (StoreRebuilding, lmdb.PanicError) as error:
             store._recover_from(error)
             return method(store, *args, **named)
+        except (OSError, lmdb.Error) as error:
+            raise StorageError(f"Reading from disk failed: {error}") from error
 
     return call
 
@@ -144,12 +147,15 @@ class Store:
             _stores[_key(options.path)] = store
         try:
             if not read_only:
-                until = time.monotonic() + limits.TURN_WAIT_S
-                timeline.begin_where_due(store._core, store._writer, until)
+                store._begin_timeline_where_due()
         except BaseException:
             store.close()
             raise
         return store
+
+    @_guarded
+    def _begin_timeline_where_due(self) -> None:
+        timeline.begin_where_due(self._core, self._writer, time.monotonic() + limits.TURN_WAIT_S)
 
     def __enter__(self) -> "Store":
         return self
@@ -200,7 +206,7 @@ class Store:
         return self._core.manifest.store_id
 
     @property
-    @_renewing
+    @_guarded
     def instance_id(self) -> str:
         """The timeline the store is on."""
         return self._feed.head().instance_id
@@ -213,17 +219,17 @@ class Store:
             self._recover_from(error)
             return self._reader.get(key)
 
-    @_renewing
+    @_guarded
     def get_many(self, keys: Sequence[str]) -> list[Record | None]:
         """The live records at these keys, in their order, of one moment."""
         return self._reader.get_many(keys)
 
-    @_renewing
+    @_guarded
     def page(self, collection: str, *, after: str | None = None, limit: int = 100, reverse: bool = False) -> Page:
         """Up to `limit` records in key order, going on after an id."""
         return self._reader.page(collection, after=after, limit=limit, reverse=reverse)
 
-    @_renewing
+    @_guarded
     def query(
         self,
         collection: str,
@@ -239,12 +245,12 @@ class Store:
         """
         return self._querier.query(collection, where=where, order_by=order_by, limit=limit, after=after)
 
-    @_renewing
+    @_guarded
     def collections(self) -> list[CollectionInfo]:
         """The collections that have live records."""
         return self._reader.collections()
 
-    @_renewing
+    @_guarded
     def commit(
         self,
         mutations: Sequence[Mutation],
@@ -290,7 +296,7 @@ class Store:
             )
         return self._first_outcome(str(transaction_id), answer)
 
-    @_renewing
+    @_guarded
     def transaction(self, transaction_id: str) -> CommitResult | None:
         """The outcome of a transaction id that is remembered, `duplicate` set."""
         known = self._reader.transaction(transaction_id)
@@ -308,7 +314,7 @@ class Store:
             duplicate=True,
         )
 
-    @_renewing
+    @_guarded
     def changes(
         self, after: Cursor | None, *, limit: int = 1000, collections: Collection[str] | None = None
     ) -> Changes:
@@ -318,22 +324,22 @@ class Store:
         """
         return self._feed.changes(after, limit=limit, collections=collections)
 
-    @_renewing
+    @_guarded
     def head(self) -> Cursor:
         """The last durable operation."""
         return self._feed.head()
 
-    @_renewing
+    @_guarded
     def start(self) -> Cursor:
         """Before the oldest operation there is."""
         return self._feed.start()
 
-    @_renewing
+    @_guarded
     def wait_for_change(self, after: Cursor, timeout_s: float) -> bool:
         """True as soon as the durable head is beyond the cursor, whoever wrote; False at the time-out."""
         return self._feed.wait_for_change(after, timeout_s)
 
-    @_renewing
+    @_guarded
     def acknowledge_recovery(self) -> None:
         """An operator has seen the last recovery: health is clean again."""
         if self._read_only:
@@ -343,7 +349,7 @@ class Store:
             time.monotonic() + limits.TURN_WAIT_S,
         )
 
-    @_renewing
+    @_guarded
     def health(self) -> Health:
         """What the store observes of itself."""
         return self._reader.health(self._feed.floor)

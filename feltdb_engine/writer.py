@@ -104,7 +104,7 @@ class Writer:
             words[positions.STATE] = positions.RENEW
             raise refusal(positions.RENEW) from error
         except lmdb.Error as error:
-            raise as_storage_error(error) from error
+            raise as_storage_error(error, core.path) from error
         finally:
             core.turn.give_back()
 
@@ -192,7 +192,7 @@ class Writer:
             raise failed("unknown") from error
         self._words[positions.APPENDING] = 0
         if isinstance(cause, lmdb.Error | OSError):
-            raise as_storage_error(cause) from cause
+            raise as_storage_error(cause, core.path) from cause
         raise cause
 
     def _make_room(self, end: int, until: float) -> None:
@@ -208,7 +208,7 @@ class Writer:
             fail(core, f"prepare: {error}")
             raise failed("no") from error
         except OSError as error:
-            raise as_storage_error(error) from error
+            raise as_storage_error(error, core.path) from error
         finally:
             core.prepare_lock.release()
 

@@ -4,6 +4,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from feltdb_engine import Cursor, Mutation, Operation, Precondition, Store
+from feltdb_engine import store as store_module
+from feltdb_engine.host import Host
 
 
 def put(key: str, value: dict[str, Any], *, if_version: int | None = None, kind: Any = "put") -> Mutation:
@@ -32,3 +34,18 @@ def operations(store: Store, after: Cursor | None = None, *, limit: int = 1000) 
         after = page.cursor
         if after.sequence >= page.head:
             return
+
+
+def boot(number: int, machine: str = "machine") -> Host:
+    """A boot of a machine."""
+    return Host(boot_id=bytes([number]) * 16, machine_id=machine)
+
+
+def vanish(store: Store) -> None:
+    """Let go of a store as a killed process does: nothing is forced, written or marked."""
+    core, store._held = store._held, None
+    store._users = 0
+    for key in [key for key, one in store_module._stores.items() if one is store]:
+        del store_module._stores[key]
+    if core is not None:
+        core.drop()

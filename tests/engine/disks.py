@@ -1,0 +1,230 @@
+"""Disks that fail: one call, or from one call on; and disks that lose what was not forced when the power goes."""
+
+import errno
+import os
+import random
+from collections.abc import Sequence
+from pathlib import Path
+
+from feltdb_engine.files import File, Files, ForceFailed, OSFiles
+
+PAGE = 4096
+
+
+class FailingFiles(OSFiles):
+    """Fails call number `fail_at` (counted from 0) with `code`: that one only, or all from then on."""
+
+    def __init__(self, fail_at: int = -1, code: int = errno.EIO, *, sticky: bool = False) -> None:
+        self.fail_at = fail_at
+        self.code = code
+        self.sticky = sticky
+        self.calls = 0
+        self.failed: list[str] = []
+
+    def call(self, what: str) -> None:
+        """Count a call; fail it if it is its turn."""
+        number = self.calls
+        self.calls += 1
+        if number == self.fail_at or (self.sticky and 0 <= self.fail_at < number):
+            self.failed.append(what)
+            kind = ForceFailed if what == "force" else OSError
+            raise kind(self.code, os.strerror(self.code))
+
+    def open(self, path: Path, *, create: bool = False) -> File:
+        self.call("create" if create else "open")
+        inner = super().open(path, create=create)
+        return _FailingFile(inner, self)
+
+    def names(self, directory: Path) -> Sequence[str]:
+        self.call("names")
+        return super().names(directory)
+
+    def rename(self, source: Path, target: Path) -> None:
+        self.call("rename")
+        super().rename(source, target)
+
+    def remove(self, path: Path) -> None:
+        self.call("remove")
+        super().remove(path)
+
+    def force_names(self, directory: Path) -> None:
+        self.call("force names")
+        super().force_names(directory)
+
+
+class _FailingFile:
+    def __init__(self, inner: File, disk: FailingFiles) -> None:
+        self._inner = inner
+        self._disk = disk
+
+    def read(self, offset: int, size: int) -> bytes:
+        self._disk.call("read")
+        return self._inner.read(offset, size)
+
+    def write(self, offset: int, data: bytes) -> None:
+        try:
+            self._disk.call("write")
+        except OSError:
+            self._inner.write(offset, data[: len(data) // 2])  # a short write, then the error
+            raise
+        self._inner.write(offset, data)
+
+    def force(self) -> None:
+        self._disk.call("force")
+        self._inner.force()
+
+    def size(self) -> int:
+        return self._inner.size()
+
+    def identity(self) -> tuple[int, int]:
+        return self._inner.identity()
+
+    def close(self) -> None:
+        self._inner.close()
+
+
+class PowerCut(BaseException):
+    """The power went; nothing reaches the disk any more."""
+
+
+class _Body:
+    """A file on the disk: what was forced, what is dirty."""
+
+    def __init__(self) -> None:
+        self.forced = bytearray()
+        self.now = bytearray()
+        self.dirty: set[int] = set()
+
+    def force(self) -> None:
+        """The dirty pages are on the disk."""
+        self._keep(self.forced, self.dirty)
+        self.dirty.clear()
+
+    def after_cut(self, choose: random.Random) -> bytes:
+        """What is there after a power cut: forced pages, and of each dirty one the old or the new content."""
+        found = bytearray(self.forced)
+        self._keep(found, {page for page in self.dirty if choose.random() < 0.5})
+        return bytes(found)
+
+    def _keep(self, into: bytearray, pages: set[int]) -> None:
+        for page in pages:
+            data = self.now[page * PAGE : (page + 1) * PAGE]
+            into.extend(bytes(max(0, page * PAGE + len(data) - len(into))))
+            into[page * PAGE : page * PAGE + len(data)] = data
+
+
+class PowerCutFiles:
+    """Real files underneath, and beside them what a power cut would leave. Cuts before force number `cut_at`.
+
+    Force number `fail_at` fails as Linux does it: the dirty pages are dropped and marked clean, and stay readable
+    until the power goes.
+    """
+
+    def __init__(self, cut_at: int = -1, fail_at: int = -1) -> None:
+        self._real: Files = OSFiles()
+        self.cut_at = cut_at
+        self.fail_at = fail_at
+        self.forces = 0
+        self.off = False
+        self._bodies: dict[tuple[int, int], _Body] = {}
+        self._forced_names: dict[Path, dict[str, _Body]] = {}
+        self._names: dict[Path, dict[str, _Body]] = {}
+
+    def _alive(self) -> None:
+        if self.off:
+            raise PowerCut
+
+    def _about_to_force(self) -> None:
+        self._alive()
+        if self.forces == self.cut_at:
+            self.off = True
+            raise PowerCut
+        self.forces += 1
+
+    def open(self, path: Path, *, create: bool = False) -> File:
+        self._alive()
+        inner = self._real.open(path, create=create)
+        names = self._names.setdefault(path.parent, {})
+        if create:
+            names[path.name] = _Body()
+        elif path.name not in names:
+            names[path.name] = body = _Body()
+            body.now[:] = inner.read(0, inner.size())
+            body.forced[:] = body.now
+        return _PowerFile(inner, names[path.name], self)
+
+    def names(self, directory: Path) -> Sequence[str]:
+        self._alive()
+        return self._real.names(directory)
+
+    def make_directory(self, directory: Path) -> None:
+        self._alive()
+        self._real.make_directory(directory)
+
+    def rename(self, source: Path, target: Path) -> None:
+        self._alive()
+        self._real.rename(source, target)
+        self._names.setdefault(target.parent, {})[target.name] = self._names[source.parent].pop(source.name)
+
+    def remove(self, path: Path) -> None:
+        self._alive()
+        self._real.remove(path)
+        self._names.get(path.parent, {}).pop(path.name, None)
+
+    def force_names(self, directory: Path) -> None:
+        self._about_to_force()
+        self._real.force_names(directory)
+        self._forced_names[directory] = dict(self._names.get(directory, {}))
+
+    def step(self, name: str) -> None:
+        pass
+
+    def leave(self, choose: random.Random) -> None:
+        """Make the real files what a power cut leaves: unforced names and pages are there or not, by chance."""
+        for directory, names in self._names.items():
+            forced = self._forced_names.get(directory, {})
+            for name in forced.keys() | names.keys():
+                options = [found for found in (forced.get(name), names.get(name)) if found is not None]
+                lost = (name not in forced) or (name not in names)
+                path = directory / name
+                if path.exists():
+                    path.unlink()
+                if lost and choose.random() < 0.5:
+                    continue
+                path.write_bytes(choose.choice(options).after_cut(choose))
+
+
+class _PowerFile:
+    def __init__(self, inner: File, body: _Body, disk: PowerCutFiles) -> None:
+        self._inner = inner
+        self._body = body
+        self._disk = disk
+
+    def read(self, offset: int, size: int) -> bytes:
+        self._disk._alive()
+        return self._inner.read(offset, size)
+
+    def write(self, offset: int, data: bytes) -> None:
+        self._disk._alive()
+        self._inner.write(offset, data)
+        now = self._body.now
+        if len(now) < offset + len(data):
+            now.extend(bytes(offset + len(data) - len(now)))
+        now[offset : offset + len(data)] = data
+        self._body.dirty.update(range(offset // PAGE, (offset + len(data) - 1) // PAGE + 1))
+
+    def force(self) -> None:
+        self._disk._about_to_force()
+        if self._disk.forces - 1 == self._disk.fail_at:
+            self._body.dirty.clear()
+            raise ForceFailed(errno.EIO, "the disk failed")
+        self._body.force()
+
+    def size(self) -> int:
+        return self._inner.size()
+
+    def identity(self) -> tuple[int, int]:
+        return self._inner.identity()
+
+    def close(self) -> None:
+        self._inner.close()

@@ -5,12 +5,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice
+from typing import Any
 
 from django.conf import settings
 from django.db import transaction
 from django.db.models import Q
 
-from apps.keys import epoch, limits, token
+from apps.keys import epoch, limits, shapes, token
+from apps.keys.audit.services import record_in
 from apps.keys.models import NAMESPACE_PATTERN, ApiKey, KeySecret, Namespace
 from apps.keys.principal import EVERY_NAMESPACE, Principal
 from apps.keys.scopes import EVERYTHING, SCOPES
@@ -112,6 +114,7 @@ def issue_key(
         KeySecret.objects.create(
             key=key, digest=token.digest(secret.text), pepper_version=token.PEPPER_VERSION, created_at=now
         )
+        _record("key.issued", key, by=issuer, now=now, before=None)
     return IssuedKey(key=key, secret=secret.text)
 
 
@@ -127,9 +130,11 @@ def revoke_key(key_id: str, *, by: Principal, now: datetime | None = None) -> Ap
             raise KeyNotFound(f"there is no key '{key_id}'")
         _check_held(key, by)
         if key.revoked_at is None:
+            before = shapes.summary(key)
             key.revoked_at = now
             key.revoked_by = by.label[: limits.MAX_ACTOR_CHARS]
             key.save(update_fields=["revoked_at", "revoked_by"])
+            _record("key.revoked", key, by=by, now=now, before=before)
     return key
 
 
@@ -180,6 +185,13 @@ def list_keys(
 def may_see(reader: Principal, key: ApiKey) -> bool:
     """Tell whether `reader` may enter every namespace of the key."""
     return all(reader.may_enter(namespace) for namespace in key.namespaces)
+
+
+def _record(action: str, key: ApiKey, *, by: Principal, now: datetime, before: dict[str, Any] | None) -> None:
+    """Add to the audit trail what happened to the key, in each namespace it opens."""
+    after = shapes.summary(key)
+    at_ms = milliseconds(now)
+    record_in(key.namespaces, by, action, target=key.id, reason=key.name, before=before, after=after, at_ms=at_ms)
 
 
 def _check_form(key: ApiKey, *, worker_id: str | None, now: datetime) -> None:

@@ -209,6 +209,11 @@ def read_id(value: Any, field: str) -> str:
     return _matching(value, _ID, field)
 
 
+def is_id(value: str) -> bool:
+    """Tell whether the text has the form of an identifier; nothing else is ever looked for."""
+    return _ID.fullmatch(value) is not None
+
+
 def read_application(value: Any) -> str:
     """Return an application's id: printable text, as work and triggers have it."""
     return _text(value, "application_id", limits.MAX_ID_CHARS)

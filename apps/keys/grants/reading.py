@@ -6,6 +6,7 @@ from django.db.models import Q, QuerySet
 
 from apps.keys.grants import limits
 from apps.keys.grants.errors import GrantNotFound
+from apps.keys.grants.form import is_id
 from apps.keys.grants.holding import grant_subject
 from apps.keys.grants.models import IssuedGrant
 from apps.keys.principal import Principal
@@ -21,7 +22,7 @@ class GrantPage:
 
 def find(grant_id: str, *, reader: Principal, tenant_id: str, lock: bool = False) -> IssuedGrant:
     """Return the grant. Raises GrantNotFound alike for none and for one that `reader` may not see."""
-    rows = visible(reader, tenant_id)
+    rows = visible(reader, tenant_id) if is_id(grant_id) else IssuedGrant.objects.none()
     row = (rows.select_for_update(of=("self",)) if lock else rows).filter(grant_id=grant_id).first()
     if row is None:
         raise GrantNotFound("there is no such grant")
@@ -41,6 +42,8 @@ def page(
     rows = visible(reader, tenant_id)
     if subject is not None:
         kind, _, subject_id = subject.partition(":")
+        if not subject.isprintable():
+            return GrantPage(rows=[], below=None)
         rows = rows.filter(subject_kind=kind, subject_id=subject_id)
     if live_at_ms is not None:
         rows = rows.filter(revoked_at_ms__isnull=True, expires_at_ms__gt=live_at_ms)

@@ -1,6 +1,6 @@
 """What can be read of work: one, a page, its history, its result, what is dead and why."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -112,12 +112,6 @@ def counts(namespace: str | None = None) -> dict[str, int]:
     rows = Workload.objects.filter(Q() if namespace is None else Q(namespace=namespace))
     found = dict(rows.values_list("state").annotate(count=Count("pk")))
     return {state.value: found.get(state.value, 0) for state in RESTING}
-
-
-def unknown_definitions(known: Iterable[str], namespace: str | None = None) -> list[str]:
-    """Return the definitions that have READY work which none of `known` names: no worker of ours can run them."""
-    rows = Workload.objects.filter(Q() if namespace is None else Q(namespace=namespace), state=State.READY)
-    return sorted(rows.exclude(definition_id__in=list(known)).values_list("definition_id", flat=True).distinct())
 
 
 def _newest(rows: Any, order: str) -> list[Any]:

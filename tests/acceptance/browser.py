@@ -43,7 +43,8 @@ class Browser:
             self.troubles.append(f"{message.type}: {message.text}")
 
     def _failed(self, request: Request) -> None:
-        self.troubles.append(f"failed: {request.url} {request.failure}")
+        if request.failure != "net::ERR_ABORTED":  # the page was left before its icon came
+            self.troubles.append(f"failed: {request.url} {request.failure}")
 
     def _response(self, response: Response) -> None:
         if response.status >= 400 and response.status not in self.expected_statuses:

@@ -35,6 +35,11 @@ def instant(ms: int | None) -> str:
     return "" if ms is None else _utc(ms).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
+def clock(ms: int) -> str:
+    """Return the time of day of an instant, to the millisecond, in UTC."""
+    return f"{_utc(ms):%H:%M:%S}.{ms % 1000:03d}"
+
+
 def iso_instant(ms: int) -> str:
     """Return an instant to the millisecond, in ISO 8601."""
     return f"{_utc(ms):%Y-%m-%dT%H:%M:%S}.{ms % 1000:03d}Z"

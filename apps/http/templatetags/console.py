@@ -14,6 +14,8 @@ register = template.Library()
 
 register.filter("seen", lambda value: display.seen(str(value)))
 register.filter("instant", display.instant)
+register.filter("clock", display.clock)
+register.filter("iso", display.iso_instant)
 register.filter("duration", display.duration)
 register.filter("capped", display.capped)
 register.filter("words", display.words)

@@ -56,6 +56,11 @@ class Group:
         return min(work.updated_at_ms for work in self.works)
 
     @property
+    def varied(self) -> bool:
+        """Tell whether the reasons differ in more than the group says."""
+        return any(work.last_failure != self.reason for work in self.works)
+
+    @property
     def preview(self) -> Sequence[Workload]:
         """Return the newest few."""
         return self.works[:MAX_PREVIEW]

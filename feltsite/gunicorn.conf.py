@@ -4,27 +4,49 @@ Threads, because requests wait for the disk; never preloaded, because a store is
 """
 
 import os
+import sys
+from pathlib import Path
+from typing import Any
 
-bind = f"{os.environ.get('HOST', '127.0.0.1')}:{os.environ.get('PORT', '8000')}"
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from django.core.exceptions import ImproperlyConfigured
+
+from apps.http import logs
+from feltsite import capacity
+from feltsite import environment as env
+
+try:
+    _capacity = capacity.of(os.environ)
+    bind = env.text("HOST") + ":" + str(env.whole("PORT"))
+    worker_connections = env.whole("FELTDB_MAX_CONNECTIONS")
+    env.whole("FELTDB_REQUEST_DEADLINE_MS"), env.whole("FELTDB_CONNECTION_DEADLINE_MS")  # refused here, in one line
+    loglevel = env.text("LOG_LEVEL").lower()
+    logconfig_dict = logs.configuration(env.text("LOG_FORMAT").lower(), loglevel.upper())
+except ImproperlyConfigured as error:
+    sys.exit(f"gunicorn: {error}")
+
 worker_class = "gthread"
-workers = int(os.environ.get("WEB_WORKERS", "2"))
-threads = int(os.environ.get("WEB_THREADS", "16"))
+workers = _capacity.processes
+threads = _capacity.threads
 preload_app = False
 timeout = 60
 graceful_timeout = 15
 keepalive = 30
 max_requests = 0
 limit_request_line = 8190
-accesslog = "-" if os.environ.get("ACCESS_LOG") else None
-errorlog = "-"
-loglevel = os.environ.get("LOG_LEVEL", "info").lower()
+accesslog = None  # the application logs each request as one event
 proc_name = "feltdb"
 
 
-def post_worker_init(worker: object) -> None:
-    """Let the server's own refusals be the envelope too, not a page."""
+def post_worker_init(worker: Any) -> None:
+    """Let the server's own refusals be the envelope too, and give its threads shorter turns.
+
+    The thread that takes connections in must not wait long for its own turn.
+    """
     import gunicorn.util
 
     from apps.http import wire
 
     gunicorn.util.write_error = wire.write_error
+    sys.setswitchinterval(0.001)

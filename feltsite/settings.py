@@ -1,20 +1,23 @@
 """Every setting of an instance, read once from the environment.
 
-Not here: engine limits (`feltdb_engine/limits.py`) and the limits of each app (its own `limits.py`).
+Not here: the variables themselves, with defaults and bounds (`environment.py`), engine limits
+(`feltdb_engine/limits.py`) and the limits of each app (its own `limits.py`).
 """
 
 import os
 import secrets
-import sys
 from pathlib import Path
 
 import environ
 from django.core.exceptions import ImproperlyConfigured
 
-BASE_DIR = Path(__file__).resolve().parent.parent
-env = environ.Env()
+from apps.http import logs
+from feltsite import capacity
+from feltsite import environment as env
 
-DATA_DIR = Path(env.str("FELTDB_DATA_DIR", default=str(BASE_DIR / "data"))).resolve()
+BASE_DIR = Path(__file__).resolve().parent.parent
+
+DATA_DIR = Path(env.text("FELTDB_DATA_DIR", str(BASE_DIR / "data"))).resolve()
 DATA_DIR.mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
@@ -45,37 +48,28 @@ def secret_file(name: str) -> str:
     return secret
 
 
-def bounded_int(name: str, default: int, low: int, high: int) -> int:
-    """Return the whole number in environment variable `name`, refusing anything outside [low, high]."""
-    try:
-        value: int = env.int(name, default=default)
-    except ValueError as error:
-        raise ImproperlyConfigured(f"{name} must be a whole number from {low} to {high}") from error
-    if not low <= value <= high:
-        raise ImproperlyConfigured(f"{name} is {value}; it must be from {low} to {high}")
-    return value
-
-
-WORKER_CONCURRENCY = bounded_int("WORKER_CONCURRENCY", default=4, low=1, high=64)
-
-DEBUG = env.bool("DEBUG", default=False)
-SECRET_KEY = env.str("DJANGO_SECRET_KEY", default="") or secret_file("django_secret_key")
-KEY_PEPPER = env.str("FELTDB_KEY_PEPPER", default="") or secret_file("key_pepper_v1")
+DEBUG = env.flag("DEBUG")
+SECRET_KEY = env.text("DJANGO_SECRET_KEY") or secret_file("django_secret_key")
+KEY_PEPPER = env.text("FELTDB_KEY_PEPPER") or secret_file("key_pepper_v1")
 # Seeds that sign grants, for hosts that share one database; by default each instance keeps its own ring in secrets/.
-GRANT_KEYS = env.str("FELTDB_GRANT_KEYS", default="")
-KEY_ENVIRONMENT = env.str("FELTDB_KEY_ENVIRONMENT", default="live")
+GRANT_KEYS = env.text("FELTDB_GRANT_KEYS")
 # How long `manage.py audit prune` keeps events unless told otherwise.
-AUDIT_RETENTION_DAYS = bounded_int("FELTDB_AUDIT_RETENTION_DAYS", default=400, low=1, high=36_500)
-HOST = env.str("HOST", default="127.0.0.1")
-PORT = bounded_int("PORT", default=8000, low=1, high=65535)
-REQUEST_DEADLINE_MS = bounded_int("FELTDB_REQUEST_DEADLINE_MS", default=10_000, low=100, high=600_000)
-# Requests of one process that may hold a thread to wait for changes: half of its threads by default.
-FEED_MAX_WAITING = bounded_int("FELTDB_FEED_MAX_WAITING", default=8, low=1, high=10_000)
-ALLOWED_HOSTS = env.list("ALLOWED_HOSTS", default=["127.0.0.1", "localhost", "[::1]"])
-CSRF_TRUSTED_ORIGINS = env.list("CSRF_TRUSTED_ORIGINS", default=[])
+AUDIT_RETENTION_DAYS = env.whole("FELTDB_AUDIT_RETENTION_DAYS")
+KEY_ENVIRONMENT = env.text("FELTDB_KEY_ENVIRONMENT")
+HOST = env.text("HOST")
+PORT = env.whole("PORT")
+ALLOWED_HOSTS = env.listed("ALLOWED_HOSTS")
+CSRF_TRUSTED_ORIGINS = env.listed("CSRF_TRUSTED_ORIGINS")
 
-# Django apps of your own whose `capabilities.py` the worker should run, for example FELTDB_APPS=shop,billing
-EXTRA_APPS = env.list("FELTDB_APPS", default=[])
+CAPACITY = capacity.of(os.environ)
+IN_FLIGHT_PERMITS = CAPACITY.permits
+CONSOLE_PERMITS = capacity.CONSOLE_PERMITS
+FEED_MAX_WAITING = CAPACITY.feed_waiting
+REQUEST_DEADLINE_MS = env.whole("FELTDB_REQUEST_DEADLINE_MS")
+WORKER_CONCURRENCY = env.whole("WORKER_CONCURRENCY")
+ACCESS_LOG = env.flag("ACCESS_LOG")
+
+EXTRA_APPS = env.listed("FELTDB_APPS")
 
 INSTALLED_APPS = [
     *EXTRA_APPS,
@@ -131,7 +125,9 @@ TEMPLATES = [
     },
 ]
 
-DATABASES = {"default": env.db_url("DATABASE_URL", default=f"sqlite:///{DATA_DIR / 'control.sqlite3'}")}
+DATABASES = {
+    "default": environ.Env.db_url_config(env.text("DATABASE_URL", f"sqlite:///{DATA_DIR / 'control.sqlite3'}"))
+}
 DATABASES["default"]["CONN_MAX_AGE"] = None
 DATABASES["default"]["CONN_HEALTH_CHECKS"] = True
 if DATABASES["default"]["ENGINE"] == "django.db.backends.sqlite3":
@@ -166,7 +162,7 @@ WHITENOISE_AUTOREFRESH = False
 LOGIN_URL = "admin:login"
 
 # The console speaks plain HTTP on the loopback address by default; HTTPS=true where a proxy ends TLS.
-HTTPS = env.bool("HTTPS", default=False)
+HTTPS = env.flag("HTTPS")
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = HTTPS
 SESSION_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SAMESITE = "Lax"
@@ -199,10 +195,4 @@ SPECTACULAR_SETTINGS = {
     "PATH_CONVERTER_OVERRIDES": {"segment": {"type": "string"}},
 }
 
-LOGGING = {
-    "version": 1,
-    "disable_existing_loggers": False,
-    "formatters": {"line": {"format": "{asctime} {levelname} {name} {message}", "style": "{"}},
-    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line", "stream": sys.stderr}},
-    "root": {"handlers": ["stderr"], "level": env.str("LOG_LEVEL", default="INFO")},
-}
+LOGGING = logs.configuration(env.text("LOG_FORMAT").lower(), env.text("LOG_LEVEL").upper())

@@ -27,3 +27,6 @@ from feltsite.settings import *  # noqa: E402, F403
 
 ALLOWED_HOSTS = ["testserver", "127.0.0.1", "localhost"]
 PASSWORD_HASHERS = ["tests.hashers.CheapArgon2"]
+
+# Tests that send many requests at once mean to race them; those of admission make their own.
+IN_FLIGHT_PERMITS = 64

@@ -92,7 +92,6 @@ CODES: dict[str, Code] = {
     "NOT_IMPLEMENTED": Code(501, "The server does not know how to do this"),
     "SERVICE_OVERLOADED": Code(503, "The server is busy"),
     "COMMIT_UNKNOWN": Code(503, "Whether the transaction was committed is not known"),
-    "DEADLINE_EXCEEDED": Code(503, "The deadline passed"),
     "DATABASE_UNAVAILABLE": Code(503, "The control plane's database did not answer"),
     "STORAGE_ERROR": Code(503, "The store cannot be used"),
     "STORAGE_UNAVAILABLE": Code(503, "The store is not available"),

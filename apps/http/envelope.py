@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
 
 from apps.http import strict_json
 from apps.http.codes import CODES
@@ -42,7 +43,13 @@ def response(request: HttpRequest, error: ApiError) -> HttpResponse:
         content_type="application/json",
     )
     set_headers(answer, error.headers)
+    mark(answer, error)
     return answer
+
+
+def mark(answer: HttpResponseBase, error: ApiError) -> None:
+    """Note on the answer what it refuses, for those who count and log answers."""
+    answer.refusal = error  # type: ignore[attr-defined]
 
 
 def set_headers(answer: HttpResponse, headers: Mapping[str, str]) -> None:

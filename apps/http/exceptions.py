@@ -13,7 +13,7 @@ from rest_framework import exceptions as drf
 from rest_framework.response import Response
 from rest_framework.views import set_rollback
 
-from apps.http import envelope
+from apps.http import budget, envelope
 from apps.http.errors import ApiError, authentication_required
 from apps.http.handlers import suspicious
 from feltdb_engine import errors as engine
@@ -34,7 +34,7 @@ ENGINE_CODES: dict[str, str] = {
     "FEED_COMPACTED": "FEED_COMPACTED",
     "CURSOR_UNKNOWN": "CURSOR_UNKNOWN",
     "CURSOR_AHEAD": "CURSOR_AHEAD",
-    "DEADLINE_EXCEEDED": "DEADLINE_EXCEEDED",
+    "DEADLINE_EXCEEDED": "SERVICE_OVERLOADED",
     "STORE_READ_ONLY": "STORAGE_READ_ONLY",
     "STORE_NOT_FOUND": "STORAGE_UNAVAILABLE",
     "STORE_CLOSED": "STORAGE_UNAVAILABLE",
@@ -63,6 +63,7 @@ def exception_handler(exception: Exception, context: dict[str, Any]) -> Response
     request = context.get("request")
     answer = Response(envelope.body(error, getattr(request, "request_id", "")), status=error.status)
     envelope.set_headers(answer, error.headers)
+    envelope.mark(answer, error)
     return answer
 
 
@@ -88,6 +89,8 @@ def refusal(exception: Exception) -> ApiError:
 def engine_refusal(exception: engine.EngineError) -> ApiError:
     """Return an engine refusal as the caller sees it; `committed` goes out whenever a write may be meant."""
     code = ENGINE_CODES[exception.code]
+    if isinstance(exception, engine.DeadlineExceeded) and exception.committed is False:
+        return budget.late(committed=False)
     members: dict[str, Any] = {}
     if isinstance(exception, engine.PreconditionFailed | engine.IdempotencyConflict):
         members["committed"] = False
@@ -101,7 +104,7 @@ def engine_refusal(exception: engine.EngineError) -> ApiError:
         code,
         exception.message,
         details=exception.details or None,
-        headers=RETRY_SOON if code in ("DEADLINE_EXCEEDED", "STORAGE_REBUILDING") else None,
+        headers=RETRY_SOON if code in ("COMMIT_UNKNOWN", "STORAGE_REBUILDING") else None,
         **members,
     )
 

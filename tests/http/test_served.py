@@ -51,7 +51,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         port = free.getsockname()[1]
     environment = {name: value for name, value in os.environ.items() if name != "DATABASE_URL"}
     environment |= {"FELTDB_DATA_DIR": str(data_dir), "DJANGO_SETTINGS_MODULE": "tests.http.served_settings"}
-    environment |= {"PORT": str(port), "WEB_WORKERS": "1", "WEB_THREADS": "4"}
+    environment |= {"PORT": str(port), "WEB_WORKERS": "1"}
 
     def manage(*arguments: str) -> str:
         command = [sys.executable, "manage.py", *arguments]

@@ -9,6 +9,7 @@ import time
 
 from django.conf import settings
 
+from apps.http import budget
 from apps.http.errors import ApiError
 from apps.state.calls import Call
 from apps.state.inputs import ChangesRequest
@@ -56,7 +57,7 @@ def changes(call: Call, wanted: ChangesRequest) -> Changes:
     found = opened.changes(_start(opened, wanted.after), limit=wanted.limit, collections=collections)
     if found.operations or not wanted.wait_s:
         return found
-    with _waiters:
+    with _waiters, budget.waiting(wanted.wait_s):
         until = time.monotonic() + wanted.wait_s
         while not found.operations and not _stopping.is_set():
             left = until - time.monotonic()

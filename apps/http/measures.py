@@ -1,0 +1,132 @@
+"""What any room counts as it happens: requests, refusals, commits. Safe over processes, bounded in files.
+
+Each process adds to files of its own under `<data>/metrics`, named by a *slot* that it holds by a file lock: a process
+that starts takes the slot of one that ended and goes on with its counts. So the files are as many as processes run at
+once, however often they are restarted. Files are filled with zeros ahead of use: on a full disk a first touch of a
+sparse page would end the process. Every measure has a label, so that a process that counts nothing takes no slot.
+
+Not here: what is read at scrape time instead of counted, and the text form (`apps/operations/metrics/`).
+"""
+
+import fcntl
+import os
+import tempfile
+import threading
+from pathlib import Path
+
+from django.conf import settings
+
+FOLDER = Path(settings.DATA_DIR) / "metrics"
+os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(FOLDER)  # before the library is imported: it chooses then
+
+from prometheus_client import Counter, Histogram, values  # noqa: E402
+
+MAX_SLOTS = 1024
+"""Processes that count at once; far more than a host runs."""
+
+FILE_BYTES = 1024 * 1024
+"""Of each file, at once: room for every route, method and status."""
+
+KINDS = ("counter", "histogram")
+"""The measures there are, each with a file in a slot."""
+
+
+class Slot:
+    """The slot of this process, taken at first use. A forked child takes one of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._turn = threading.Lock()
+        self._lock = -1
+        self._name = ""
+
+    def name(self) -> str:
+        """Return the slot's name, which no other living process has."""
+        if not self._name:
+            with self._turn:
+                self._name = self._name or self._take()
+        return self._name
+
+    def _take(self) -> str:
+        try:
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            for number in range(MAX_SLOTS):
+                lock = free_slot(self._folder, number)
+                if lock is not None:
+                    self._lock = lock
+                    _fill_ahead(self._folder, str(number))
+                    return str(number)
+        except OSError:
+            pass  # no room, or not ours to write: counting must not end a process that serves
+        os.environ["PROMETHEUS_MULTIPROC_DIR"] = tempfile.mkdtemp(prefix="feltdb-metrics-", dir=_memory())
+        return "0"
+
+    def forked(self) -> None:
+        """In a forked child: leave the parent's slot to the parent."""
+        if self._lock >= 0:
+            os.close(self._lock)  # the parent's own descriptor keeps the lock
+        self._turn, self._lock, self._name = threading.Lock(), -1, ""
+
+
+def free_slot(folder: Path, number: int) -> int | None:
+    """Return a descriptor that holds the slot's lock, or None while a living process has it."""
+    lock = os.open(folder / f"slot-{number}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(lock)
+        return None
+    return lock
+
+
+def clean(folder: Path = FOLDER) -> None:
+    """Remove the files of every slot that no living process holds: an instance starts counting at zero."""
+    for path in sorted(folder.glob("slot-*.lock")):
+        number = int(path.stem.removeprefix("slot-"))
+        lock = free_slot(folder, number)
+        if lock is None:
+            continue
+        for kind in KINDS:
+            (folder / f"{kind}_{number}.db").unlink(missing_ok=True)
+        os.close(lock)
+
+
+def _fill_ahead(folder: Path, name: str) -> None:
+    for kind in KINDS:
+        descriptor = os.open(folder / f"{kind}_{name}.db", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            if os.fstat(descriptor).st_size < FILE_BYTES:
+                os.posix_fallocate(descriptor, 0, FILE_BYTES)
+        finally:
+            os.close(descriptor)
+
+
+def _memory() -> str | None:
+    return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # noqa: S108 - private directories, made by mkdtemp
+
+
+_slot = Slot(FOLDER)
+_armed = False
+
+
+def _identifier() -> str:
+    return _slot.name() if _armed else "none"  # the library asks once when it is set up: that takes no slot
+
+
+values.ValueClass = values.MultiProcessValue(_identifier)  # type: ignore[no-untyped-call]
+_armed = True
+os.register_at_fork(after_in_child=_slot.forked)
+
+REQUESTS = Counter("feltdb_requests", "Requests answered.", ["route", "method", "status"])
+DURATION = Histogram(
+    "feltdb_request_duration_seconds",
+    "Seconds from a request's arrival to its answer, by route.",
+    ["route"],
+    buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30),
+)
+SHED = Counter("feltdb_requests_shed", "Requests refused because as many as may be were in flight.", ["lane"])
+DEADLINES = Counter(
+    "feltdb_request_deadlines_exceeded", "Requests whose deadline passed, by what became of them.", ["lane", "outcome"]
+)
+REFUSALS = Counter("feltdb_refusals", "Refusals by code.", ["code"])
+COMMITS = Counter("feltdb_commits", "Transactions by outcome: committed, duplicate, refused, unknown.", ["outcome"])

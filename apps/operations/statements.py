@@ -1,0 +1,90 @@
+"""SQL under a request's deadline: no statement, and no wait for SQLite's writer, outlives it.
+
+PostgreSQL ends a statement by `statement_timeout`, which is sent only when what it stands at would be wrong by much.
+SQLite waits for its one writer by `busy_timeout`, and a running statement is interrupted from its progress handler.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from django.db import OperationalError, connection
+from psycopg.pq import TransactionStatus
+
+from apps.http import budget
+from apps.http.budget import Budget
+
+PROGRESS_INSTRUCTIONS = 100_000
+"""Of SQLite's virtual machine between two looks at the clock: about a millisecond."""
+
+SLACK = 0.8
+SLACK_MS = 100
+"""A time-out is left as it is from this part of what is left up to so much beyond it: most requests set none."""
+
+LEAST_MS = 1
+
+_UNDOING = ("ROLLBACK", "RELEASE")
+_UNKNOWN = 0
+
+
+@contextmanager
+def bounded_statements(spent: Budget) -> Iterator[None]:
+    """Hold every statement of this thread's connection to the budget."""
+    with connection.execute_wrapper(_Bounded(spent)):
+        yield
+
+
+class _Bounded:
+    """Before each statement: refuse it where it is late, else leave it what time there is."""
+
+    def __init__(self, spent: Budget) -> None:
+        self._spent = spent
+
+    def __call__(self, execute: Callable[..., Any], sql: str, params: Any, many: bool, context: dict[str, Any]) -> Any:
+        if sql.startswith(_UNDOING):
+            return execute(sql, params, many, context)  # putting things back is never too late
+        budget.check()
+        opened = context["connection"]
+        left_ms = max(LEAST_MS, int(self._spent.left_s() * 1000))
+        if not left_ms * SLACK <= _stands_at(opened) <= left_ms + SLACK_MS:
+            _BOUNDS[opened.vendor](opened, left_ms)
+        try:
+            return execute(sql, params, many, context)
+        except OperationalError as error:
+            if self._spent.left_s() <= SLACK_MS / 1000:
+                raise budget.late() from error
+            raise
+
+
+def _stands_at(opened: Any) -> int:
+    """Return the time-out this very connection was last given, or _UNKNOWN."""
+    given_to, left_ms, in_transaction = getattr(opened, "feltdb_timeout", (None, _UNKNOWN, False))
+    if given_to is None or given_to is not opened.connection:
+        return _UNKNOWN
+    if in_transaction and given_to.info.transaction_status == TransactionStatus.IDLE:
+        return _UNKNOWN  # PostgreSQL takes a setting back with the transaction that made it
+    return int(left_ms)
+
+
+def _bound_sqlite(opened: Any, left_ms: int) -> None:
+    if _stands_at(opened) == _UNKNOWN:
+        opened.ensure_connection()
+        opened.connection.set_progress_handler(_late, PROGRESS_INSTRUCTIONS)
+    opened.connection.execute(f"PRAGMA busy_timeout = {left_ms}")
+    opened.feltdb_timeout = (opened.connection, left_ms, False)
+
+
+def _late() -> int:
+    """Return what SQLite asks: 1 to interrupt the statement."""
+    spent = budget.current()
+    return 1 if spent is not None and spent.left_s() <= 0 else 0
+
+
+def _bound_postgres(opened: Any, left_ms: int) -> None:
+    opened.ensure_connection()
+    with opened.connection.cursor() as cursor:
+        cursor.execute(f"SET statement_timeout = {left_ms}")
+    opened.feltdb_timeout = (opened.connection, left_ms, opened.in_atomic_block)
+
+
+_BOUNDS = {"sqlite": _bound_sqlite, "postgresql": _bound_postgres}

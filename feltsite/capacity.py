@@ -1,0 +1,59 @@
+"""How much the server takes on at once, computed from the environment and the machine, in one place.
+
+A request holds one of its process's permits while it is worked on. Waiting for changes or for work holds a thread and
+no permit. Threads are more than both together, so that refusals, health and the console always find one.
+"""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from django.core.exceptions import ImproperlyConfigured
+
+from feltsite import environment as env
+
+MAX_WAITING_CLAIMS = 4
+"""Claims that wait for work in one process, each on a thread; as in `apps/workloads/limits.py` (a test compares)."""
+
+CONSOLE_PERMITS = 4
+"""Requests of the console that one process works on, whatever the API does."""
+
+SPARE_THREADS = 4
+"""For refusals, health and metrics, which hold no permit."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Capacity:
+    """`permits` is the share of one process in `max_in_flight`, the bound of the whole instance."""
+
+    processes: int
+    threads: int
+    permits: int
+    max_in_flight: int
+    feed_waiting: int
+
+
+def of(environment: Mapping[str, str], *, cores: int | None = None) -> Capacity:
+    """Return the capacity. Raises ImproperlyConfigured naming the variable that cannot be used."""
+    cores = cores or len(os.sched_getaffinity(0))
+    asked = env.whole("WEB_WORKERS", environment=environment)
+    sensible = min(64, max(4 * cores, 4 * asked))
+    max_in_flight = env.whole("FELTDB_MAX_IN_FLIGHT", sensible, environment=environment)
+    processes = min(asked, max_in_flight)
+    permits = max_in_flight // processes
+    feed_waiting = env.whole("FELTDB_FEED_MAX_WAITING", environment=environment)
+    least = permits + SPARE_THREADS
+    enough = least + feed_waiting + MAX_WAITING_CLAIMS + CONSOLE_PERMITS
+    threads = env.whole("WEB_THREADS", min(enough, 1024), environment=environment)
+    if threads < least:
+        raise ImproperlyConfigured(
+            f"WEB_THREADS is {threads}; with {permits} requests in flight in each process (FELTDB_MAX_IN_FLIGHT over "
+            f"WEB_WORKERS) it must be at least {least}"
+        )
+    return Capacity(
+        processes=processes,
+        threads=threads,
+        permits=permits,
+        max_in_flight=max_in_flight,
+        feed_waiting=feed_waiting,
+    )

@@ -94,7 +94,7 @@ class Worker:
         self._turn = 0
 
     def stop(self) -> None:
-        """Ask the worker to stop; safe in a signal handler. `run` returns within the grace."""
+        """Ask the worker to stop, from any thread. `run` returns within the grace."""
         self._stop.set()
         self._wake.set()
 
@@ -372,13 +372,24 @@ class Worker:
 
 
 def stop_on_signals(worker: Worker) -> None:
-    """Have SIGTERM and SIGINT stop the worker; a second one ends the process at once, leaving it to the leases."""
+    """Have SIGTERM and SIGINT stop the worker; a second one ends the process at once, leaving it to the leases.
+
+    The handler only writes to a pipe: it may interrupt the main thread inside a lock that stopping needs too.
+    """
+    reading, writing = os.pipe()
+    received: list[int] = []
 
     def handle(number: int, frame: object) -> None:
-        if worker._stop.is_set():
+        if received:
             os._exit(128 + number)
+        received.append(number)
+        os.write(writing, b"!")
+
+    def listen() -> None:
+        os.read(reading, 1)
         worker.stop()
 
+    threading.Thread(target=listen, name="signals", daemon=True).start()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, handle)
 

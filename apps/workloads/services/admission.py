@@ -19,6 +19,7 @@ from apps.workloads.fields import Text
 from apps.workloads.machine import move
 from apps.workloads.models import Dependency, Event, Lane, Request, Workload
 from apps.workloads.services import validation
+from apps.workloads.services.moving import Lost, deciding_anew
 from apps.workloads.states import FINAL, State
 
 ACTOR = "admission"
@@ -71,17 +72,21 @@ def admit(command: CreateWorkload, *, now_ms: int) -> Admission:
     Raises what `prepare` raises, and CONFLICT (details.reason IDEMPOTENCY_KEY_REUSED) when the key is known with
     another request; then nothing is written.
     """
-    prepared = prepare(command)
-    for _ in range(limits.MAX_CAS_TRIES):
-        try:
-            with transaction.atomic():
-                admission = admit_many([prepared], now_ms=now_ms)[0]
-        except IntegrityError:
-            continue  # another process admitted the same scope between our look and our insert: look again
-        if admission.conflict is not None:
-            raise admission.conflict
-        return admission
-    raise errors.conflict(prepared.workload_id)
+    admission = _admit_one(prepare(command), now_ms)
+    if admission.conflict is not None:
+        raise admission.conflict
+    return admission
+
+
+@deciding_anew
+def _admit_one(prepared: Prepared, now_ms: int) -> Admission:
+    try:
+        with transaction.atomic():
+            return admit_many([prepared], now_ms=now_ms)[0]
+    except IntegrityError as error:
+        if not Workload.objects.filter(workload_id=prepared.workload_id).exists():
+            raise
+        raise Lost from error  # another process admitted the same scope between our look and our insert: look again
 
 
 def admit_many(commands: Sequence[CreateWorkload | Prepared], *, now_ms: int) -> list[Admission]:
@@ -243,7 +248,9 @@ def _dependencies(
     wanted = {need.workload_id for row in batch for need in row.command.dependencies}
     if not wanted:
         return {}
-    parents = {row.workload_id: row for row in Workload.objects.select_for_update().filter(workload_id__in=wanted)}
+    # In one order, so that two admissions never wait for each other.
+    locked = Workload.objects.select_for_update().filter(workload_id__in=wanted).order_by("pk")
+    parents = {row.workload_id: row for row in locked}
     found: dict[str, list[tuple[Workload, str, int | None]]] = {}
     earlier: dict[str, Workload] = {}
     for row in batch:

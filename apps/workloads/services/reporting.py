@@ -57,6 +57,8 @@ def complete(fence: Fence, completion: Completion, *, now_ms: int) -> tuple[Resu
             end_attempt(row, now_ms, AttemptStatus.SUCCEEDED, result_hash=output_hash)
             result.save(force_insert=True)
     except IntegrityError as error:
+        if not Result.objects.filter(namespace=row.namespace, result_id=completion.result_id).exists():
+            raise
         raise Lost from error  # another success took the result id since we looked: look again
     result.output = completion.output
     return result, True

@@ -14,7 +14,7 @@ from apps.workloads.commands import RetryPolicy, SweepReport
 from apps.workloads.models import Workload
 from apps.workloads.services.control import unreachable
 from apps.workloads.services.fencing import attempt_id, current_claim_id, decide, end_attempt, time_out
-from apps.workloads.services.moving import Move
+from apps.workloads.services.moving import Move, deciding_anew
 from apps.workloads.states import ACTIVE, AttemptStatus, State, WhenUnreachable
 
 RECOVERY_ACTOR = "recovery"
@@ -47,7 +47,7 @@ def sweep(*, now_ms: int, limit: int = limits.MAX_BATCH) -> SweepReport:
         Workload.objects.filter(due_at_ms__lte=now_ms)
         .select_related("request")
         .defer("request__input", "request__authorization_snapshot")
-        .order_by("due_at_ms")[:limit]
+        .order_by("due_at_ms", "pk")[:limit]
     )
     steps = [_decide(row, now_ms) for row in due]
     done = _Done()
@@ -63,6 +63,7 @@ def sweep(*, now_ms: int, limit: int = limits.MAX_BATCH) -> SweepReport:
     )
 
 
+@deciding_anew
 def _write(steps: list[_Step], at: int, now_ms: int, done: _Done) -> int:
     """Write steps from `at` on in one short transaction and return where the next one begins."""
     moved: list[_Step] = []

@@ -1,4 +1,4 @@
-"""Keys, namespaces and operators in the console. Thin: issuing and revoking are the services'.
+"""Keys and namespaces in the console. Thin: issuing and revoking are the services'.
 
 Nothing here adds, changes or deletes a row of a key by itself, and nothing shows a secret but the page that made it.
 """
@@ -7,7 +7,6 @@ from typing import Any
 
 from django import forms
 from django.contrib import admin, messages
-from django.contrib.auth.admin import UserAdmin
 from django.core.exceptions import PermissionDenied
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest, HttpResponse
@@ -15,7 +14,7 @@ from django.template.response import TemplateResponse
 
 from apps.http.pages.readonly import ReadOnlyAdmin
 from apps.keys import services
-from apps.keys.models import ApiKey, Namespace, Operator
+from apps.keys.models import ApiKey, Namespace
 from apps.keys.principal import Principal, operator
 from apps.keys.scopes import SCOPES
 
@@ -185,8 +184,3 @@ class NamespaceAdmin(ReadOnlyAdmin):
 
     list_display = ["name", "created_at"]
     search_fields = ["name"]
-
-
-@admin.register(Operator)
-class OperatorAdmin(UserAdmin):  # type: ignore[type-arg] # not generic at run time
-    """People who run this instance."""

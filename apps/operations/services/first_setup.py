@@ -12,6 +12,7 @@ from django.db import transaction
 from apps.keys.models import ApiKey, Operator
 from apps.keys.principal import operator
 from apps.keys.services import ensure_namespace, issue_key
+from apps.operations.services.roles import ensure_roles
 
 DEFAULT_NAMESPACE = "default"
 FIRST_OPERATOR = "admin"
@@ -51,6 +52,7 @@ def prepare_instance() -> FirstSecrets:
     none was ever issued.
     """
     with transaction.atomic():
+        ensure_roles()
         ensure_namespace(DEFAULT_NAMESPACE)
         password = None
         if not Operator.objects.exists():

@@ -18,13 +18,10 @@ finish within the grace, and hands the rest back without using up an attempt.
 import logging
 import os
 import queue
-import secrets
 import signal
-import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from django.db import DatabaseError, InterfaceError, close_old_connections, connections
@@ -36,45 +33,14 @@ from apps.workloads.clock import now_ms
 from apps.workloads.commands import Claim, ClaimNext, Completion, Failure
 from apps.workloads.errors import WorkloadError
 from apps.workloads.running import Running
+from apps.workloads.worker_options import Step, WorkerOptions
+
+__all__ = ["Step", "Worker", "WorkerOptions", "stop_on_signals"]
 
 logger = logging.getLogger("feltdb.worker")
 
 _THREADS_END_S = 2.0
 """Seconds that a stopped worker waits for its threads to close their connections; a hanging program is left behind."""
-
-
-def worker_name() -> str:
-    """Return a name no other worker process has or will have: a restart is not the same worker."""
-    return f"{socket.gethostname()[:64]}-{os.getpid()}-{secrets.token_hex(4)}"
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class WorkerOptions:
-    """How a worker works. `namespaces` None: all of them."""
-
-    concurrency: int = 4
-    namespaces: tuple[str, ...] | None = None
-    lease_ms: int = limits.DEFAULT_LEASE_MS
-    poll_s: float = 1.0
-    sweep_s: float = 1.0
-    grace_s: float = 20.0
-    worker_id: str = field(default_factory=worker_name)
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """Work in the background: `run` is given the event that says *stop* and returns whether it got anything done.
-
-    After True it is called again at once. After False it waits: `pause` where given (it returns when there may be
-    something to do again, or at *stop*), else `pause_s`. An exception is logged and waits `pause_s`. `close` is called
-    when the worker stops, in the step's own thread.
-    """
-
-    name: str
-    run: Callable[[threading.Event], bool]
-    pause_s: float = 1.0
-    pause: Callable[[threading.Event], object] | None = None
-    close: Callable[[], object] | None = None
 
 
 class Worker:

@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import ConsoleMessage, Page, Request, Response, sync_playwright
 
 from demo.instance import ROOT
@@ -58,18 +59,27 @@ class Browser:
         self.expected_statuses = set()
 
     def shoot(self, name: str) -> None:
-        """Keep pictures of the whole page, wide and narrow, light and dark, and check that nothing overflows."""
+        """Keep pictures of the whole page, wide and narrow, light and dark; nothing may overflow or bar the way."""
         SCREENSHOTS.mkdir(exist_ok=True)
         for width in WIDTHS:
             self.page.set_viewport_size({"width": width, "height": 900})
             for scheme in SCHEMES:
                 self.page.emulate_media(color_scheme=scheme)
                 self.page.screenshot(path=SCREENSHOTS / f"{name}-{width}-{scheme}.png", full_page=True)
+                if width == WIDTHS[0]:
+                    self.examine(f"{name}, {scheme}")
             overflow = self.page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
             if overflow > 0:
                 self.troubles.append(f"{name} is {overflow} pixels too wide at {width}")
         self.page.emulate_media(color_scheme="light")
         self.page.set_viewport_size({"width": WIDTHS[0], "height": 900})
+
+    def examine(self, name: str) -> None:
+        """Let axe look for barriers; serious and critical ones are troubles."""
+        for found in Axe().run(self.page).response["violations"]:
+            if found["impact"] in ("serious", "critical"):
+                places = "; ".join(f"{node['target']} {node['failureSummary']}" for node in found["nodes"][:3])
+                self.troubles.append(f"{name}: {found['id']}: {found['help']}: {places}")
 
     def check(self) -> None:
         """Raise for anything that went wrong so far."""

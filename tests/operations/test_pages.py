@@ -15,6 +15,8 @@ from tests.operations.conftest import NOW_MS
 PAGES = [
     "/admin/",
     "/admin/dead-letters/",
+    "/admin/records/",
+    "/admin/storage/",
     "/admin/search/",
     "/admin/search/?q=nothing",
     "/admin/workloads/workload/",

@@ -11,7 +11,7 @@ from django.template.response import TemplateResponse
 from django.urls import NoReverseMatch, URLPattern, URLResolver, path, reverse
 
 from apps.keys.console import namespace_choice
-from apps.operations.console import dashboard, dead_letters, search
+from apps.operations.console import dashboard, dead_letters, records, search, storage
 from apps.workloads.clock import now_ms
 
 
@@ -45,6 +45,13 @@ NAVIGATION: Sequence[tuple[str, Sequence[Entry]]] = (
         ),
     ),
     (
+        "Data",
+        (
+            Entry(label="Records", url_name="collections", permission="keys.view_namespace"),
+            Entry(label="Storage", url_name="storage", permission="keys.view_namespace"),
+        ),
+    ),
+    (
         "Access",
         (
             Entry(label="API keys", url_name="keys_apikey_changelist", permission="keys.view_apikey"),
@@ -69,6 +76,11 @@ class ConsoleSite(AdminSite):
         own: list[URLPattern | URLResolver] = [
             path("dead-letters/", self._page(dead_letters.page), name="dead_letters"),
             path("dead-letters/retry/", self._page(dead_letters.retry), name="dead_letters_retry"),
+            path("records/", self._page(records.collections), name="collections"),
+            path("records/collection/", self._page(records.page), name="records"),
+            path("records/record/", self._page(records.one), name="record"),
+            path("storage/", self._page(storage.page), name="storage"),
+            path("storage/<str:namespace>/acknowledge/", self._page(storage.acknowledge), name="storage_acknowledge"),
             path("search/", self._page(search.page), name="search"),
         ]
         return own + super().get_urls()

@@ -1,12 +1,16 @@
 """Finding a thing by its exact id, whatever it is. Each kind is one look into an index."""
 
 from dataclasses import dataclass
+from urllib.parse import urlencode
 
 from django.urls import reverse
 
+from apps.http.errors import ApiError
 from apps.keys.models import ApiKey, Namespace
+from apps.state.stores import store
 from apps.triggers.models import Trigger
 from apps.workloads.models import Workload
+from feltdb_engine import EngineError
 
 MAX_TRIGGERS = 20
 """Triggers of one id shown: the same id may stand in many namespaces."""
@@ -23,8 +27,8 @@ class Found:
     permission: str
 
 
-def find(text: str) -> list[Found]:
-    """Return every workload, trigger, key and namespace that is named exactly so."""
+def find(text: str, namespace: str) -> list[Found]:
+    """Return everything that is named exactly so: work, triggers, keys, namespaces, and a record of `namespace`."""
     found = [
         Found(
             kind="work",
@@ -45,6 +49,7 @@ def find(text: str) -> list[Found]:
         )
         for trigger in Trigger.objects.filter(trigger_id=text).order_by("namespace")[:MAX_TRIGGERS]
     ]
+    found += _records(text, namespace)
     found += [
         Found(
             kind="API key",
@@ -66,3 +71,19 @@ def find(text: str) -> list[Found]:
         for each in Namespace.objects.filter(pk=text)
     ]
     return found
+
+
+def _records(text: str, namespace: str) -> list[Found]:
+    """A record is named by its whole key, `collection:id`. A store that cannot be read hides its records only."""
+    collection, colon, record_id = text.partition(":")
+    if not colon or not namespace:
+        return []
+    try:
+        record = store(namespace).get(text)
+    except (EngineError, ApiError):
+        return []
+    if record is None:
+        return []
+    where = urlencode({"collection": collection, "id": record_id, "namespace": namespace})
+    url = f"{reverse('admin:record')}?{where}"
+    return [Found(kind="record", name=text, where=namespace, url=url, permission="keys.view_namespace")]

@@ -9,7 +9,7 @@ import pytest
 
 from apps.keys.grants import services
 from apps.keys.grants.checking import Decision
-from apps.keys.grants.form import Constraints, GrantSubject, Resource
+from apps.keys.grants.form import GrantSubject, Resource
 from apps.keys.grants.models import IssuedGrant
 from apps.keys.grants.rules import Context
 from apps.keys.principal import Principal
@@ -22,6 +22,12 @@ HOUR_S = 3600
 WORKER = GrantSubject("worker", "w1")
 ORDERS = "flow://app/state/orders"
 CLAIM = "flow://app/workloads/workload_1"
+AGENT = GrantSubject("agent", "a")
+LATER_MS = NOW_MS + HOUR_S * 1000
+
+Give = Callable[..., IssuedGrant]
+Ask = Callable[..., Decision]
+Holder = Callable[..., "Held"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,4 +90,12 @@ def ask(namespace: str) -> Callable[..., Decision]:
     return verify
 
 
-__all__ = ["CLAIM", "HOUR_S", "NOW", "NOW_MS", "NOW_S", "ORDERS", "WORKER", "Constraints", "Held"]
+def child_of(parent: IssuedGrant, by: Held, **members: Any) -> IssuedGrant:
+    """Delegate the grant, by default to the agent and with all it has."""
+    asked = {"tenant_id": parent.namespace, "subject": AGENT, "now_ms": NOW_MS, **members}
+    return services.delegate(parent.grant_id, by.principal, **asked)
+
+
+def worker(holder: Holder, **members: Any) -> Held:
+    """Return the worker w1, who may delegate what it is given."""
+    return holder(worker_id="w1", scopes=members.pop("scopes", ["grants:write"]), **members)

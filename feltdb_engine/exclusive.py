@@ -135,7 +135,7 @@ def _create_log(options: Options) -> Manifest:
         at_ms=0,
         payload=payload.encode_timeline(payload.LoggedTimeline(instance, None, 0)),
     )
-    log.append(0, opening + beginning)
+    log.append(0, opening + beginning, hurry=False)
     log.force(1)
     log.forget()
     return Manifest(

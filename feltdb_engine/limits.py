@@ -52,7 +52,7 @@ READER_CHECK_INTERVAL_S: Final = 60.0
 
 # Waiting.
 FORCE_PATIENCE_S: Final = 0.020  # then a waiter forces for itself
-TURN_STARVING_S: Final = 0.003  # then nobody who came later may overtake
+TURN_STARVING_S: Final = 0.010  # then nobody who came later may overtake
 TURN_STARVING_STALE_S: Final = 1.0  # a stopped process no longer holds others back
 OPEN_WAIT_S: Final = 10.0
 TURN_WAIT_S: Final = 30.0  # when the caller gives no deadline

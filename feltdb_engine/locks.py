@@ -16,7 +16,7 @@ from feltdb_engine import limits, positions
 from feltdb_engine.errors import DeadlineExceeded, StoreClosed
 
 _PAUSE_MIN_S = 0.00002
-_PAUSE_MAX_S = 0.001
+_PAUSE_MAX_S = 0.0003
 
 
 class FileLock:
@@ -102,7 +102,7 @@ class Turn:
                 if words[positions.STARVING] == began:
                     words[positions.STARVING] = 0
                 raise DeadlineExceeded("The deadline passed while other writers had the turn.")
-            time.sleep(pause)
+            time.sleep(_PAUSE_MIN_S if eldest == began else pause)
             pause = min(pause * 1.5, _PAUSE_MAX_S)
 
     def give_back(self) -> None:

@@ -228,7 +228,7 @@ def _write_recovery(core: Core, state: State, discarded: int) -> State:
     while prepared < made.end:
         prepared = log.prepare(prepared)
     core.words[positions.PREPARED] = prepared
-    log.append(frames[0].position, data + encoded)
+    log.append(frames[0].position, data + encoded, hurry=False)
     log.force(made.end)
     with core.view.write() as txn:
         for step in frames:

@@ -74,10 +74,13 @@ class Log:
             return b""
         return file.read(position - start, min(size, start + self.capacity - position))
 
-    def append(self, position: int, data: bytes) -> None:
-        """Write at a position inside prepared space; not yet forced."""
+    def append(self, position: int, data: bytes, *, hurry: bool) -> None:
+        """Write at a position inside prepared space; not yet forced, but with `hurry` on its way to the disk."""
         start = self.start_of(position)
-        self.file(start).write(position - start, data)
+        file = self.file(start)
+        file.write(position - start, data)
+        if hurry:
+            file.hurry(position - start, len(data))
 
     def zero(self, position: int, end: int) -> None:
         """Take back what was appended in [position, end) of one segment, and force that."""

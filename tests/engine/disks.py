@@ -69,6 +69,9 @@ class _FailingFile:
             raise
         self._inner.write(offset, data)
 
+    def hurry(self, offset: int, size: int) -> None:
+        self._inner.hurry(offset, size)
+
     def force(self) -> None:
         self._disk.call("force")
         self._inner.force()
@@ -212,6 +215,9 @@ class _PowerFile:
             now.extend(bytes(offset + len(data) - len(now)))
         now[offset : offset + len(data)] = data
         self._body.dirty.update(range(offset // PAGE, (offset + len(data) - 1) // PAGE + 1))
+
+    def hurry(self, offset: int, size: int) -> None:
+        self._disk._alive()
 
     def force(self) -> None:
         self._disk._about_to_force()

@@ -131,7 +131,8 @@ DATABASES = {
 DATABASES["default"]["CONN_MAX_AGE"] = None
 DATABASES["default"]["CONN_HEALTH_CHECKS"] = True
 if DATABASES["default"]["ENGINE"] == "django.db.backends.sqlite3":
-    # One writer, forced at each commit; IMMEDIATE so that a transaction never fails half way for the lock.
+    # One writer, forced at each commit; IMMEDIATE so that a transaction never fails half way for the lock; in turn.
+    DATABASES["default"]["ENGINE"] = "feltsite.sqlite"
     DATABASES["default"]["OPTIONS"] = {
         "transaction_mode": "IMMEDIATE",
         "timeout": 10,

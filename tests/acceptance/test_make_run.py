@@ -28,6 +28,7 @@ class MakeRun:
         self.url = f"http://127.0.0.1:{port}"
         self.output = output
         environment = {**os.environ, "FELTDB_DATA_DIR": str(data_dir), "PORT": str(port)}
+        environment.pop("DJANGO_SETTINGS_MODULE", None)
         self.started = time.monotonic()
         with output.open("wb") as stream:
             self.process = subprocess.Popen(

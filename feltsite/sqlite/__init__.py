@@ -1,0 +1,1 @@
+"""Django's SQLite backend with a fair turn for writers (`base.py`)."""

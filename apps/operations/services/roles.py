@@ -22,7 +22,7 @@ class Role(StrEnum):
 MEANING = {
     Role.VIEWER: "sees everything, changes nothing",
     Role.OPERATOR: "also retries and cancels work, defines and stops triggers",
-    Role.ADMINISTRATOR: "also issues and revokes keys and makes operators",
+    Role.ADMINISTRATOR: "does everything; alone issues and revokes keys and makes operators",
 }
 _SEES = (
     "keys.view_apikey",

@@ -81,7 +81,9 @@ class WorkloadAdmin(ReadOnlyAdmin):
             return queryset, False
         if not term.isascii():
             return queryset.none(), False
-        return queryset.filter(workload_id__gte=term, workload_id__lt=term[:-1] + chr(ord(term[-1]) + 1)), False
+        alike = Workload.objects.filter(workload_id__gte=term, workload_id__lt=term[:-1] + chr(ord(term[-1]) + 1))
+        found = list(alike.order_by("workload_id").values_list("pk", flat=True)[: COUNT_CAP + 1])
+        return queryset.filter(pk__in=found), False
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         """Show the list with its state tabs. Filters left empty in the form are no filters."""

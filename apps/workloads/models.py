@@ -180,6 +180,7 @@ class Workload(models.Model):
             models.Index(fields=["namespace", "id"], name="workload_by_age"),
             models.Index(fields=["namespace", "state", "id"], name="workload_by_state"),
             models.Index(fields=["namespace", "trigger", "id"], name="workload_by_trigger"),
+            models.Index(fields=["namespace", "definition_id", "id"], name="workload_by_definition"),
         ]
 
     def __str__(self) -> str:

@@ -25,7 +25,7 @@ def count_by_state(namespace: str, *, cap: int) -> dict[State, int]:
     """Count the work in each resting state, in one statement."""
     table = connection.ops.quote_name(Workload._meta.db_table)
     some = f"SELECT 1 FROM {table} WHERE namespace = %s AND state = %s LIMIT %s"  # noqa: S608 - a name of our own
-    one = f"SELECT %s AS state, COUNT(*) FROM ({some}) AS some"  # noqa: S608
+    one = f"SELECT %s AS state, COUNT(*) FROM ({some}) AS capped"  # noqa: S608
     parameters = [part for state in RESTING for part in (str(state), namespace, str(state), cap + 1)]
     with connection.cursor() as cursor:
         cursor.execute(" UNION ALL ".join([one] * len(RESTING)), parameters)

@@ -5,8 +5,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 
+from apps.keys.principal import operator as principal
+from apps.triggers.services import define
 from apps.workloads import services
 from apps.workloads.models import Workload
 from apps.workloads.states import State
@@ -225,3 +229,25 @@ def test_who_is_not_signed_in_sees_the_sign_in_page_only(db: None, client: Clien
     page = client.get("/admin/login/")
     check_is_strict(page)
     assert "Sign in" in page.content.decode()
+
+
+def test_no_page_asks_more_of_the_database_when_there_is_more_in_it(
+    console: Client, make_work: Callable[..., Workload], make_dead: Any, make_key: Any, namespace: str
+) -> None:
+    for number in range(60):
+        make_work(f"work-{number}", trigger=f"state_change:t{number}")
+        document = {
+            "trigger_id": f"t{number}",
+            "source_collection": "c",
+            "change_kind": "insert",
+            "target_capability": "identity",
+        }
+        define(namespace, document, by=principal("tests"), now_ms=NOW_MS)
+    for number in range(20):
+        make_dead(f"dead-{number}")
+        make_key()
+    dead = make_dead("last")
+    for path in [*PAGES, f"/admin/workloads/workload/{dead.workload_id}/change/"]:
+        with CaptureQueriesContext(connection) as asked:
+            console.get(path)
+        assert len(asked) <= 15, (path, [query["sql"] for query in asked])

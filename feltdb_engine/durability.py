@@ -56,6 +56,12 @@ class Durability:
         """As `wait_position`, also for a store that does not wait for the disk: a segment ends here."""
         self._wait(_DURABLE, end, None)
 
+    def nudge(self) -> None:
+        """Publish what is written where nobody is about to: its writer was killed, or forced it for itself alone."""
+        words = self._words
+        if words[positions.WRITTEN_SEQUENCE] > words[_DURABLE_SEQUENCE] and words[positions.STATE] == positions.LIVE:
+            self._lead(0)
+
     def _wait(self, word: int, target: int, deadline: float | None) -> None:
         words = self._words
         patience = time.monotonic() + limits.FORCE_PATIENCE_S

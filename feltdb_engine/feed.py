@@ -34,6 +34,7 @@ class Feed:
 
     def head(self) -> Cursor:
         """The last durable operation of this timeline."""
+        self._durability.nudge()
         sequence = self._words[self._head_word]
         return Cursor(instance_id=self._ancestry().current.hex(), sequence=sequence)
 
@@ -55,6 +56,7 @@ class Feed:
         if not 1 <= limit <= limits.CHANGES_MAX_OPERATIONS:
             raise InvalidQuery(f"limit is between 1 and {limits.CHANGES_MAX_OPERATIONS}.", pointer="/limit")
         wanted = None if collections is None else {encode_collection(name) for name in collections}
+        self._durability.nudge()
         head = self._words[self._head_word]
         with self._core.view.read() as txn:
             ancestry = Ancestry(view.timelines(txn))
@@ -125,9 +127,7 @@ class Feed:
             if left <= 0:
                 return False
             if words[positions.WRITTEN_SEQUENCE] > sequence and pause >= limits.FEED_POLL_MAX_S:
-                # Its writer may have been killed before it forced.
-                self._durability.wait_sequence(words[positions.WRITTEN_SEQUENCE], deadline)
-                continue
+                self._durability.nudge()
             time.sleep(min(pause, left))
             pause = min(pause * 1.25, limits.FEED_POLL_MAX_S)
         return True

@@ -1,6 +1,7 @@
 """How gunicorn serves FeltDB.
 
-Threads, because requests wait for the disk; never preloaded, because a store is never shared by a fork.
+Threads, because requests wait for the disk; never preloaded, because a store is never shared by a fork. Requests
+are gathered whole before they get a thread (`serving/`).
 """
 
 import os
@@ -26,7 +27,7 @@ try:
 except ImproperlyConfigured as error:
     sys.exit(f"gunicorn: {error}")
 
-worker_class = "gthread"
+worker_class = "feltsite.serving.worker.WholeRequestWorker"
 workers = _capacity.processes
 threads = _capacity.threads
 preload_app = False
@@ -35,7 +36,9 @@ graceful_timeout = 15
 keepalive = 30
 max_requests = 0
 limit_request_line = 8190
+sendfile = False  # answers go out through the worker's own outbox
 accesslog = None  # the application logs each request as one event
+control_socket_disable = True  # stopping is by signal; nothing outside the data directory
 proc_name = "feltdb"
 
 

@@ -27,6 +27,7 @@ CODES: dict[str, Code] = {
     "GRANT_INVALID": Code(400, "The grant is not valid"),
     "METHOD_NOT_ALLOWED": Code(405, "The method is not allowed here"),
     "NOT_ACCEPTABLE": Code(406, "Only JSON can be given"),
+    "REQUEST_TIMEOUT": Code(408, "The request did not come in in time"),
     "BODY_TOO_LARGE": Code(413, "The body is too large"),
     "TARGET_TOO_LONG": Code(414, "The request's target is too long"),
     "UNSUPPORTED_MEDIA_TYPE": Code(415, "The body must be plain JSON"),

@@ -1,0 +1,320 @@
+"""A gunicorn worker with threads, in which a slow client costs no thread: not for what it sends, nor for what it reads.
+
+    receiving   a request comes in; total deadline for head and body          -> working, or 408 and closed
+    idle        kept alive between requests; the first to go for a newcomer   -> receiving
+    working     a thread has it
+    sending     its answer goes out; total deadline                           -> idle, or lingering
+    lingering   closed on our side, until the client has read it (2 s)
+
+Three pools of threads: probes, the console, and all else. A request for a pool whose queue is long already is
+refused by the loop itself in a few microseconds: under any load a refusal is quick, and probes and console answer.
+
+Built on `ThreadWorker` of the pinned gunicorn, whose loop, parsing, responses and stopping are kept.
+"""
+
+import enum
+import errno
+import selectors
+import socket
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from typing import Any
+
+from gunicorn.workers.gthread import TConn, ThreadWorker
+
+from feltsite import capacity
+from feltsite import environment as env
+from feltsite.serving import framing
+from feltsite.serving.wire import Wire
+
+LINGER_S = 2.0
+LINGER_BYTES = 2 * 1024 * 1024
+RECEIVE_BYTES = 256 * 1024
+"""Of one look at a socket: enough for almost every request at once."""
+
+GATHERED_BYTES = 128 * 1024 * 1024
+"""Of all requests being gathered in this process; a large one that would go beyond is refused."""
+
+SMALL_BYTES = 64 * 1024
+"""A request up to this size is gathered whatever the others hold."""
+
+PROBE_THREADS = 2
+ACCEPTS = 16
+"""Connections taken in one turn of the loop."""
+
+CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+
+
+class State(enum.Enum):
+    """Where a connection stands; see the module's text."""
+
+    RECEIVING = enum.auto()
+    IDLE = enum.auto()
+    WORKING = enum.auto()
+    SENDING = enum.auto()
+    LINGERING = enum.auto()
+
+
+class Connection(TConn):  # type: ignore[misc]
+    """A connection with what has come in of its next request."""
+
+    sock: Wire
+    parser: Any
+
+    def __init__(self, cfg: Any, wire: Wire, client: Any, server: Any) -> None:
+        super().__init__(cfg, wire, client, server)
+        self.state = State.RECEIVING
+        self.inbox = bytearray()
+        self.framing = framing.Framing()
+        self.deadline = 0.0
+        self.arrived_at = 0.0
+        self.keep = False
+        self.lingered = 0
+
+
+class WholeRequestWorker(ThreadWorker):  # type: ignore[misc]
+    """See the module's text. The loop's thread owns every connection that is not WORKING."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._connection_s = env.whole("FELTDB_CONNECTION_DEADLINE_MS") / 1000
+        self._waiting: dict[Connection, None] = {}  # all that are not WORKING, in the order they began to wait
+        self._gathered = 0
+
+    @classmethod
+    def check_config(cls, cfg: Any, log: Any) -> None:
+        """Refuse what this worker does not do."""
+        if cfg.is_ssl or cfg.http2_cleartext != "off":
+            raise RuntimeError("FeltDB speaks HTTP/1.1 without TLS; put a proxy in front for more")
+
+    def init_process(self) -> None:
+        """Make the pools of threads that stay apart from the API's."""
+        self._probes = ThreadPoolExecutor(PROBE_THREADS, "probe")
+        self._console = ThreadPoolExecutor(capacity.CONSOLE_PERMITS, "console")
+        super().init_process()
+
+    def load_wsgi(self) -> None:
+        """Load the application, and with it what the loop itself answers."""
+        super().load_wsgi()
+        from apps.http import budget
+        from apps.operations import refusing
+
+        self._arrived_at = budget.arrived_at
+        self._refusing = refusing
+
+    # Taking in
+
+    def accept(self, listener: Any) -> None:
+        """Take new connections, making room among the idle ones where that is needed."""
+        for _ in range(ACCEPTS):
+            try:
+                sock, client = listener.accept()
+            except OSError as error:
+                if error.errno in (errno.EAGAIN, errno.EWOULDBLOCK, errno.ECONNABORTED):
+                    return
+                raise
+            if self.nr_conns >= self.worker_connections - 1:
+                self._make_room()
+            self.nr_conns += 1
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            conn = Connection(self.cfg, Wire(sock, write_wait_s=self._connection_s), client, listener.getsockname())
+            self._wait(conn, State.RECEIVING, self._connection_s, selectors.EVENT_READ)
+            self._receive(conn)
+
+    def _make_room(self) -> None:
+        """Close the connection that has been idle longest, else the one that has been sending its request longest."""
+        for state in (State.IDLE, State.RECEIVING, State.LINGERING):
+            for conn in self._waiting:
+                if conn.state is state:
+                    self._close(conn)
+                    return
+
+    def _wait(self, conn: Connection, state: State, seconds: float, event: int) -> None:
+        """Leave the connection to the loop, in `state`, for so long at most."""
+        conn.state = state
+        conn.deadline = time.monotonic() + seconds
+        self._waiting[conn] = None
+        self.poller.register(conn.sock.raw, event, partial(self._on_event, conn))
+
+    def _on_event(self, conn: Connection, _: Any) -> None:
+        try:
+            if conn.state is State.SENDING:
+                if conn.sock.flush():
+                    self._forget(conn)
+                    self._answered(conn)
+            elif conn.state is State.LINGERING:
+                self._linger(conn)
+            elif conn.state is not State.WORKING:
+                self._receive(conn)
+        except OSError:
+            self._close(conn)
+
+    def _receive(self, conn: Connection) -> None:
+        try:
+            piece = conn.sock.raw.recv(RECEIVE_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            piece = b""
+        if not piece:
+            self._close(conn)
+            return
+        if conn.state is State.IDLE:  # the first byte of a request starts its clock
+            conn.state, conn.deadline = State.RECEIVING, time.monotonic() + self._connection_s
+        conn.inbox += piece
+        self._gathered += len(piece)
+        self._go_on(conn)
+
+    def _go_on(self, conn: Connection) -> None:
+        """Hand a request over that is ready; refuse one that takes too much memory."""
+        if conn.framing.ready(conn.inbox):
+            self._forget(conn)
+            self._dispatch(conn)
+        elif self._gathered > GATHERED_BYTES and len(conn.inbox) > SMALL_BYTES:
+            self._refuse(conn, keep=False)
+        elif conn.framing.continues:
+            conn.framing.continues = False
+            conn.sock.sendall(CONTINUE)
+
+    # Working
+
+    def _dispatch(self, conn: Connection) -> None:
+        conn.state = State.WORKING
+        conn.arrived_at = time.monotonic()
+        pool = self._pool_for(framing.target(conn.inbox))
+        if pool is self.tpool and pool._work_queue.qsize() >= self.cfg.threads:
+            self._refuse(conn, keep=conn.framing.whole)
+            return
+        future = pool.submit(self.handle, conn)
+        future.add_done_callback(lambda done: self.method_queue.defer(self.finish_request, conn, done))
+
+    def _pool_for(self, path: bytes) -> Any:
+        if path in self._refusing.PROBES:
+            return self._probes
+        return self._console if path.startswith(self._refusing.CONSOLE) else self.tpool
+
+    def _refuse(self, conn: Connection, *, keep: bool) -> None:
+        """Answer from the loop itself that the server is busy."""
+        if conn in self._waiting:
+            self._forget(conn)
+        conn.sock.sendall(self._refusing.busy(keep=keep and self.alive))
+        conn.keep = keep and self.alive
+        if conn.keep:  # what follows the refused request in the buffer is the next one's
+            conn.framing.drop(conn.inbox)
+        self._sent(conn)
+
+    def handle(self, conn: Connection) -> Any:
+        """Give the parser what has come in, then go on as the base does. Runs in a thread."""
+        self._arrived_at.set(conn.arrived_at)
+        conn.init()
+        conn.data_ready = True
+        conn.parser.unreader.unread(bytes(conn.inbox))
+        conn.keep = bool(super().handle(conn))
+        return conn.keep
+
+    def _keepalive_after(self, conn: Connection, keepalive: bool) -> bool:
+        """A connection whose body was not gathered whole is not used again: the rest of it is not waited for."""
+        return bool(conn.framing.whole and super()._keepalive_after(conn, keepalive))
+
+    def finish_request(self, conn: Connection, done: "Future[Any]") -> None:
+        """Take the connection back from its thread."""
+        self._gathered -= len(conn.inbox)
+        conn.inbox = bytearray()
+        try:
+            conn.keep = bool(done.result()) if not done.cancelled() else False
+            if conn.keep:
+                conn.inbox += conn.parser.unreader.take_buffered()
+                self._gathered += len(conn.inbox)
+            self._sent(conn)
+        except Exception:
+            self.log.exception("a connection failed")
+            self._close(conn)
+
+    # Letting go
+
+    def _sent(self, conn: Connection) -> None:
+        if conn.sock.outbox:
+            self._wait(conn, State.SENDING, self._connection_s, selectors.EVENT_WRITE)
+        else:
+            self._answered(conn)
+
+    def _answered(self, conn: Connection) -> None:
+        if not conn.keep:
+            self._part(conn)
+            return
+        whole_already = bool(conn.inbox)
+        conn.framing = framing.Framing()
+        if whole_already:
+            self._wait(conn, State.RECEIVING, self._connection_s, selectors.EVENT_READ)
+            self._go_on(conn)
+        else:
+            self._wait(conn, State.IDLE, self.cfg.keepalive if self.alive else LINGER_S, selectors.EVENT_READ)
+
+    def _part(self, conn: Connection) -> None:
+        """Close our side; where the client may still be sending, let it read the answer before the rest is gone."""
+        try:
+            conn.sock.raw.shutdown(socket.SHUT_WR)
+        except OSError:
+            self._close(conn)
+            return
+        if conn.framing.whole:
+            self._close(conn)
+        else:
+            self._wait(conn, State.LINGERING, LINGER_S, selectors.EVENT_READ)
+
+    def _linger(self, conn: Connection) -> None:
+        try:
+            piece = conn.sock.raw.recv(65536)
+        except BlockingIOError:
+            return
+        conn.lingered += len(piece)
+        if not piece or conn.lingered > LINGER_BYTES:
+            self._close(conn)
+
+    def _forget(self, conn: Connection) -> None:
+        """Take the connection out of the loop's hands."""
+        self._waiting.pop(conn, None)
+        try:
+            self.poller.unregister(conn.sock.raw)
+        except (KeyError, ValueError, OSError):
+            pass  # it was not there
+
+    def _close(self, conn: Connection) -> None:
+        self._forget(conn)
+        self._gathered -= len(conn.inbox)
+        conn.inbox = bytearray()
+        conn.sock.outbox.clear()
+        self.nr_conns -= 1
+        conn.sock.raw.close()
+
+    # Time, as the base's loop asks for it
+
+    def murder_pending(self) -> None:
+        """End every connection whose time is up; one that was sending a request is told so."""
+        now = time.monotonic()
+        for conn in [each for each in self._waiting if each.deadline <= now]:
+            if conn.state is State.RECEIVING and conn.inbox:
+                self._forget(conn)
+                try:
+                    conn.sock.sendall(self._refusing.too_slow())
+                except OSError:
+                    pass
+                conn.keep = False
+                self._sent(conn)
+            else:
+                self._close(conn)
+
+    def murder_keepalived(self, force: bool = False) -> None:
+        """At the very end, close what is left."""
+        if force:
+            for conn in list(self._waiting):
+                self._close(conn)
+            self._probes.shutdown(wait=False)
+            self._console.shutdown(wait=False)
+
+    def _cap_keepalive(self, deadline: float) -> None:
+        """A stopping worker gives idle and unfinished connections a moment, for a request that is on its way."""
+        for conn in self._waiting:
+            if conn.state in (State.IDLE, State.RECEIVING):
+                conn.deadline = min(conn.deadline, deadline)

@@ -7,7 +7,7 @@ Not here: anything about stores or what a request does.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from django.http import QueryDict
 
@@ -26,6 +26,7 @@ from apps.state.limits import (
 from apps.state.reading import ABSENT, invalid
 from feltdb_engine import Cursor, Mutation, Precondition
 from feltdb_engine.limits import TRANSACTION_MAX_MUTATIONS
+from feltdb_engine.model import JSONObject, MutationKind
 
 _FIELD_BYTES = 1024
 
@@ -171,14 +172,18 @@ def _mutation(item: Any, pointer: str) -> Mutation:
     deletes = reading.flag(members.get("delete", ABSENT), f"{pointer}/delete")
     if deletes + ("value" in members) + ("merge" in members) > 1:
         raise invalid("An operation has one of value, merge and delete.", pointer=pointer)
+    kind: MutationKind
+    value: JSONObject | None = None
     if "value" in members:
-        kind, value = ("insert" if must_be_absent else "put"), whole_object(members["value"], f"{pointer}/value")
+        kind = "insert" if must_be_absent else "put"
+        value = whole_object(members["value"], f"{pointer}/value")
     elif must_be_absent:
         raise invalid("requireAbsent goes with a value.", pointer=f"{pointer}/requireAbsent")
     elif "merge" in members:
-        kind, value = "merge", whole_object(members["merge"], f"{pointer}/merge")
+        kind = "merge"
+        value = whole_object(members["merge"], f"{pointer}/merge")
     elif deletes or "delete" not in members:
-        kind, value = "delete", None
+        kind = "delete"
     else:
         raise invalid("An operation needs a value, a merge or delete: true.", pointer=pointer)
     return Mutation(kind=kind, collection=collection, id=record_id, value=value, if_version=if_version)
@@ -205,10 +210,11 @@ def _preconditions(item: Any, at: str) -> list[Precondition]:
     collection = reading.collection_name(members.get("collection"), pointer=f"{at}/collection")
     record_id = reading.record_id(members.get("id"), pointer=f"{at}/id")
     found: list[Precondition] = []
-    for name, alias, predicate in (
+    existence: tuple[tuple[str, str, Literal["absent", "present"]], ...] = (
         ("requireAbsent", "require_absent", "absent"),
         ("requirePresent", "require_present", "present"),
-    ):
+    )
+    for name, alias, predicate in existence:
         if reading.flag(reading.one_of(members, name, alias, at), f"{at}/{name}"):
             found.append(Precondition(collection=collection, id=record_id, predicate=predicate))
     version = reading.one_of(members, "expectedVersion", "expected_version", at)

@@ -31,9 +31,7 @@ class StateView(KeyedView):
         principal = request.principal
         return Call(
             namespace=request.namespace,
-            actor=Actor(
-                subject=principal.label, key_id=principal.key_id or None, request_id=request._request.request_id
-            ),
+            actor=Actor(subject=principal.label, key_id=principal.key_id or None, request_id=request.request_id),
             now_ms=time.time_ns() // 1_000_000,
             deadline=budget.deadline(settings.REQUEST_DEADLINE_MS / 1000),
             transaction_id=inputs.transaction_id(request.headers) if write else None,

@@ -6,6 +6,7 @@ turns one segment into text under strict rules. Other routes keep Django's decod
 """
 
 import re
+from collections.abc import Callable
 from urllib.parse import quote, unquote_to_bytes, urlsplit
 
 from django.http import HttpRequest, HttpResponseBase
@@ -24,7 +25,7 @@ class RawPathMiddleware:
     Where a server gives neither, the decoded path is encoded again: only an encoded slash is lost then.
     """
 
-    def __init__(self, get_response):
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:

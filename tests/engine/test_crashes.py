@@ -35,6 +35,7 @@ def account(directory: Path, journals: list[Path]) -> None:
             else:
                 acknowledged[identity] = (int(rest[0]), [int(one) for one in rest[1].split(",")])
     with Store.open(directory, create=False) as store:
+        assert store.health().storage == "clean", "a process that is killed between two calls leaves no tail"
         told = list(operations(store))
         assert [one.sequence for one in told] == list(range(1, len(told) + 1)), "sequences are dense"
         rows = Counter(one.transaction_id for one in told)

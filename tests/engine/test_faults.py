@@ -90,6 +90,36 @@ def test_a_power_cut_at_every_force_loses_nothing_acknowledged(quick: Path) -> N
             account(path, told, 2)
 
 
+def test_what_a_reopened_store_gives_out_survives_a_power_cut(quick: Path) -> None:
+    """Its frames may never have been forced by the process that wrote them."""
+    for seed in range(8):
+        path = quick / f"{seed}"
+        files = PowerCutFiles()
+        lax = Store.open(path, segment_bytes=SEGMENT, files=files, host=boot(1), durability="os")  # type: ignore[arg-type]
+        for number in range(9):
+            lax.commit([put(f"a:{number}", BODY)])
+        vanish(lax)
+        store = Store.open(path, files=files, host=boot(1))  # type: ignore[arg-type]
+        assert store.get("a:8") is not None
+        vanish(store)
+        files.leave(random.Random(seed))
+        with Store.open(path, host=boot(2)) as again:
+            assert [one.id for one in operations(again)] == [str(number) for number in range(9)]
+
+
+def test_a_segment_is_forced_before_the_first_frame_of_the_next(quick: Path) -> None:
+    for seed in range(8):
+        path = quick / f"{seed}"
+        files = PowerCutFiles()
+        with Store.open(path, segment_bytes=SEGMENT, files=files, host=boot(1), durability="os") as lax:  # type: ignore[arg-type]
+            for number in range(9):
+                lax.commit([put(f"a:{number}", BODY)])
+        files.leave(random.Random(seed))
+        with Store.open(path, host=boot(2)) as again:
+            told = [one.id for one in operations(again)]
+            assert told == [str(number) for number in range(9)], "closing forces the last segment only"
+
+
 @pytest.mark.acceptance
 def test_a_power_cut_after_a_failed_force_loses_nothing_acknowledged(quick: Path) -> None:
     """About 5 s. The pages of the failed force are dropped, stay readable, and are gone after the cut."""

@@ -90,6 +90,15 @@ def test_a_clean_view_is_kept_over_a_reboot(tmp_path: Path) -> None:
     assert after.st_ino == before and after.st_ctime_ns >= made
 
 
+def test_a_view_that_was_opened_and_not_closed_is_made_again_even_where_it_stands_still(tmp_path: Path) -> None:
+    fill(tmp_path / "s")
+    vanish(Store.open(tmp_path / "s", host=boot(1)))
+    data = tmp_path / "s" / "view" / "data.mdb"
+    data.write_bytes(data.read_bytes().replace(b'{"n":1}', b'{"n":7}'))  # a page of another moment
+    with Store.open(tmp_path / "s", host=boot(2)) as again:
+        assert [again.get(f"a:{number}").value for number in range(3)] == [{"n": 0}, {"n": 1}, {"n": 2}]  # type: ignore[union-attr]
+
+
 def test_a_view_that_was_not_closed_is_made_again_after_a_reboot(tmp_path: Path) -> None:
     store = Store.open(tmp_path / "s", host=boot(1))
     store.commit([put("a:1", {"n": 1}), put("b:1", {})], transaction_id="t")

@@ -1,15 +1,51 @@
 """What opening makes of a log that was cut, flipped or left with a tail."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from feltdb_engine import Store, errors
+from feltdb_engine import Store, errors, view
+from feltdb_engine.files import File, OSFiles
 from feltdb_engine.frame import HEADER_BYTES, decode
 from feltdb_engine.segment import segment_name
 from tests.engine.kit import boot, operations, put, vanish
 
 SEGMENT = 1 << 16
+
+
+class Recorder(OSFiles):
+    """Writes down what is called, by file name; tails, whose names are random, as "tail"."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, str]] = []
+
+    def open(self, path: Path, *, create: bool = False) -> File:
+        name = "tail" if path.suffix == ".tail" else path.name
+        self.calls.append(("create" if create else "open", name))
+        return _RecordedFile(super().open(path, create=create), name, self.calls)
+
+    def force_names(self, directory: Path) -> None:
+        self.calls.append(("force names", directory.name))
+        super().force_names(directory)
+
+
+class _RecordedFile:
+    def __init__(self, inner: File, name: str, calls: list[tuple[str, str]]) -> None:
+        self._inner = inner
+        self._name = name
+        self._calls = calls
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def write(self, offset: int, data: bytes) -> None:
+        self._calls.append(("write", self._name))
+        self._inner.write(offset, data)
+
+    def force(self) -> None:
+        self._calls.append(("force", self._name))
+        self._inner.force()
 
 
 class Crashed:
@@ -120,6 +156,45 @@ def test_the_cut_tail_is_kept_aside_and_reported_until_acknowledged(tmp_path: Pa
         assert store.health().storage == "clean"
     with crashed.open(4) as store:
         assert store.health().storage == "clean"
+
+
+def test_a_tail_is_cut_in_the_order_that_survives_a_crash_at_any_point(tmp_path: Path) -> None:
+    crashed = Crashed(tmp_path / "s", 2)
+    end = crashed.ends[-1]
+    crashed.reset(crashed.log[:end] + b"torn")
+    files = Recorder()
+    with Store.open(crashed.directory, files=files, host=boot(2)):
+        pass
+    name = segment_name(0)
+    aside = files.calls.index(("create", "tail"))
+    cut = files.calls[aside:]
+    order = [
+        ("create", "tail"),
+        ("write", "tail"),
+        ("force", "tail"),
+        ("force names", "tails"),
+        ("write", name),  # the zeroes
+        ("force", name),
+        ("force names", "log"),
+        ("write", name),  # the recovery frame
+        ("force", name),
+    ]
+    assert cut[: len(order)] == order
+
+
+def test_each_recovery_begins_an_epoch_of_its_own(tmp_path: Path) -> None:
+    crashed = Crashed(tmp_path / "s", 2)
+    epochs = []
+    for number in range(3):
+        log = bytearray(crashed.path.read_bytes())
+        log[max(_frame_ends(bytes(log))) + 64] = 1
+        crashed.path.write_bytes(bytes(log))
+        with crashed.open(number + 2) as store:
+            store.commit([put("a:1", {"n": number})])
+            with store._core.view.read() as txn:
+                chain = view.state(txn)
+        epochs.append(chain.epoch)
+    assert len(set(epochs)) == 3
 
 
 def test_a_cut_frame_never_comes_back(tmp_path: Path) -> None:

@@ -15,6 +15,9 @@ MAX_SUBJECT_CHARS = 256
 MAX_ADDRESS_CHARS = 64
 """Characters of a network address, the longest IPv6 form included."""
 
+MAX_REQUEST_ID_CHARS = 128
+"""Characters of a request id, as the HTTP room takes them over."""
+
 MAX_ADDRESSES_A_MINUTE = 50
 """Addresses that one process tells apart in one minute; refusals from further ones are counted together."""
 

@@ -54,7 +54,7 @@ class AuditEvent(models.Model):
     outcome = models.CharField(max_length=8, choices=Outcome.choices)
     code = models.CharField(max_length=64, blank=True, default="")
     reason = models.CharField(max_length=limits.MAX_REASON_CHARS, blank=True, default="")
-    request_id = models.CharField(max_length=128, blank=True, default="")
+    request_id = models.CharField(max_length=limits.MAX_REQUEST_ID_CHARS, blank=True, default="")
     before_digest = models.CharField(max_length=64, blank=True, default="")
     after_digest = models.CharField(max_length=64, blank=True, default="")
     count = models.PositiveIntegerField(default=1)

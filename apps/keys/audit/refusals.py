@@ -171,7 +171,7 @@ def _event(refusal: Refusal) -> AuditEvent:
         outcome=AuditEvent.Outcome.DENIED,
         code=refusal.code,
         reason=safe(refusal.reason, limits.MAX_REASON_CHARS),
-        request_id=refusal.request_id,
+        request_id=safe(refusal.request_id, limits.MAX_REQUEST_ID_CHARS),
         count=refusal.count,
     )
 

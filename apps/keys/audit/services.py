@@ -38,7 +38,7 @@ def record(
         outcome=outcome,
         code=code,
         reason=safe(reason, limits.MAX_REASON_CHARS),
-        request_id=request_id.current(),
+        request_id=safe(request_id.current(), limits.MAX_REQUEST_ID_CHARS),
         before_digest=digest(before),
         after_digest=digest(after),
     )

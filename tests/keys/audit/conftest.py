@@ -1,17 +1,21 @@
-"""What this room's tests share: no refusals counted in another test."""
+"""What this room's tests share: nothing counted in another test."""
 
+import threading
 from collections.abc import Iterator
 
 import pytest
 
-from apps.keys.audit import refusals
+from apps.keys.audit import limits, refusals
+from apps.keys.audit.api import views
 
 
 @pytest.fixture(autouse=True)
-def _fresh_counts() -> Iterator[None]:
-    """Each test counts refusals afresh; nothing of it is written in the next."""
+def _fresh_counts(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Each test counts refusals and exports afresh; nothing of it is left for the next."""
     refusals.unknown_callers.rest()
     refusals.known_callers.rest()
+    # Other tests leave exports unread and unclosed, as no server does.
+    monkeypatch.setattr(views, "_EXPORTS", threading.BoundedSemaphore(limits.MAX_EXPORTS))
     yield
     refusals.unknown_callers.rest()
     refusals.known_callers.rest()

@@ -116,11 +116,12 @@ class AuditExport(KeyedView):
     def get(self, request: KeyedRequest) -> Any:
         """Answer 200 with the stream; 503 while as many are under way as may be."""
         filters = filters_of(request)
-        if not _EXPORTS.acquire(blocking=False):
+        places = _EXPORTS
+        if not places.acquire(blocking=False):
             raise ApiError(
                 "SERVICE_OVERLOADED", "Other exports are under way; try again.", headers={"Retry-After": "5"}
             )
-        lines = _Lines(reading.export(request.principal, filters))
+        lines = _Lines(reading.export(request.principal, filters), places)
         try:
             record(request.principal, "audit.exported", target="/v1/audit/export", namespace=filters.namespace or "")
         except BaseException:
@@ -136,8 +137,9 @@ class AuditExport(KeyedView):
 class _Lines:
     """The lines of one export; its place among the exports is given back when the server closes it, read or not."""
 
-    def __init__(self, lines: Iterator[bytes]) -> None:
+    def __init__(self, lines: Iterator[bytes], places: threading.BoundedSemaphore) -> None:
         self._lines = lines
+        self._places = places
         self._open = True
 
     def __iter__(self) -> Iterator[bytes]:
@@ -147,7 +149,7 @@ class _Lines:
         """Give the place back, once."""
         if self._open:
             self._open = False
-            _EXPORTS.release()
+            self._places.release()
 
 
 def filters_of(request: KeyedRequest) -> reading.Filters:

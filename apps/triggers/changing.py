@@ -12,10 +12,12 @@ from typing import Any
 from django.db import transaction
 from django.db.models import F
 
+from apps.keys.audit import services as audit
+from apps.keys.principal import Principal
 from apps.triggers.definition import of_trigger
 from apps.triggers.errors import ControlPlaneMismatch, TriggerError, TriggerNotFound
 from apps.triggers.evaluation.position import Seen
-from apps.triggers.limits import MAX_REASON_CHARS
+from apps.triggers.limits import MAX_REASON_CHARS, MAX_TEXT_CHARS
 from apps.triggers.models import NamespacePosition, Trigger, TriggerCursor, TriggerRevision
 from feltdb_engine.model import Cursor
 
@@ -26,11 +28,12 @@ EVALUATOR = "evaluator"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Change:
-    """Who does what to a trigger, when and why."""
+    """Who does what to a trigger, when and why. Without `by` it is `author`, a part of this system."""
 
     action: TriggerRevision.Action
-    author: str
     now_ms: int
+    by: Principal | None = None
+    author: str = EVALUATOR
     reason: str = ""
 
 
@@ -119,12 +122,23 @@ def save(trigger: Trigger, before: dict[str, Any] | None, change: Change, *, cur
         namespace=trigger.namespace,
         revision=trigger.revision,
         action=change.action,
-        author=change.author,
+        author=(change.by.label if change.by else change.author)[:MAX_TEXT_CHARS],
         reason=change.reason[:MAX_REASON_CHARS],
         at_ms=change.now_ms,
         diff=diff,
         definition=after,
     )
+    if change.by is not None:
+        audit.record(
+            change.by,
+            f"trigger.{change.action.value}",
+            target=trigger.trigger_id,
+            namespace=trigger.namespace,
+            reason=change.reason,
+            before=before,
+            after=after,
+            at_ms=change.now_ms,
+        )
 
 
 def block(trigger_pk: int, *, revision: int, code: str, reason: str, now_ms: int) -> bool:
@@ -138,7 +152,7 @@ def block(trigger_pk: int, *, revision: int, code: str, reason: str, now_ms: int
             return False
         before = snapshot(trigger)
         hold(trigger, State.BLOCKED, code=code, reason=reason)
-        save(trigger, before, Change(action=Action.BLOCK, author=EVALUATOR, now_ms=now_ms, reason=reason))
+        save(trigger, before, Change(action=Action.BLOCK, now_ms=now_ms, reason=reason))
     return True
 
 

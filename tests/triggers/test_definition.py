@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from apps.http.errors import ApiError
+from apps.keys.audit.models import AuditEvent
 from apps.keys.principal import Principal
 from apps.triggers import changing, limits, services
 from apps.triggers.definition import of_trigger, read
@@ -156,6 +157,19 @@ def test_every_change_is_a_revision_with_author_and_difference(world: Any) -> No
     assert TriggerRevision.objects.get(revision=2).diff == {"priority": [1, 2]}
     assert TriggerRevision.objects.get(revision=3).diff == {"enabled": [True, False], "state": ["active", "disabled"]}
     assert world.trigger().revision == 3
+
+
+def test_every_change_by_somebody_is_in_the_audit_trail_and_none_that_failed(world: Any) -> None:
+    world.define()
+    with pytest.raises(ApiError):
+        world.define(application_id="other")
+    services.archive(world.namespace, "on-order", by=BY, now_ms=11, reason="no longer sold")
+    rows = AuditEvent.objects.filter(action__startswith="trigger.").order_by("id")
+    assert [(row.action, row.target, row.namespace, row.subject, row.reason) for row in rows] == [
+        ("trigger.define", "on-order", "test", "human:tests", ""),
+        ("trigger.archive", "on-order", "test", "human:tests", "no longer sold"),
+    ]
+    assert rows[0].after_digest == rows[1].before_digest != rows[1].after_digest
 
 
 def test_the_same_definition_again_changes_nothing(world: Any) -> None:

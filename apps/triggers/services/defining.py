@@ -122,7 +122,7 @@ def _write(
     if changing.snapshot(trigger) == before:
         return Defined(trigger=trigger, created=False, changed=False)
     starts = was_off and trigger.state == State.ACTIVE
-    change = Change(action=Action.REVIVE if revived else Action.REVISE, author=by.label, now_ms=now_ms)
+    change = Change(action=Action.REVIVE if revived else Action.REVISE, by=by, now_ms=now_ms)
     changing.save(trigger, before, change, cursor=start_cursor(store, definition.start_from) if starts else None)
     return Defined(trigger=trigger, created=revived, changed=True)
 
@@ -135,7 +135,7 @@ def _create(store: Store, namespace: str, definition: Definition, *, by: Princip
     trigger = Trigger(namespace=namespace, trigger_id=definition.trigger_id, created_at_ms=now_ms)
     write_to(trigger, definition)
     trigger.state = State.ACTIVE if definition.enabled else State.DISABLED
-    change = Change(action=Action.DEFINE, author=by.label, now_ms=now_ms)
+    change = Change(action=Action.DEFINE, by=by, now_ms=now_ms)
     changing.save(trigger, None, change, cursor=start_cursor(store, definition.start_from))
     return Defined(trigger=trigger, created=True, changed=True)
 

@@ -41,7 +41,7 @@ def enable(
             before = changing.snapshot(trigger)
             moved = trigger.state != State.PAUSED
             changing.hold(trigger, State.ACTIVE)
-            change = Change(action=Action.ENABLE, author=by.label, now_ms=now_ms, reason=reason)
+            change = Change(action=Action.ENABLE, by=by, now_ms=now_ms, reason=reason)
             changing.save(trigger, before, change, cursor=start_cursor(store, start_from) if moved else None)
             return trigger
     except EngineError as error:
@@ -52,7 +52,7 @@ def enable(
 
 def disable(namespace: str, trigger_id: str, *, by: Principal, now_ms: int, reason: str = "") -> Trigger:
     """Let changes pass from now on. Raises TRIGGER_NOT_FOUND, TRIGGER_STORAGE_FAILURE."""
-    change = Change(action=Action.DISABLE, author=by.label, now_ms=now_ms, reason=reason)
+    change = Change(action=Action.DISABLE, by=by, now_ms=now_ms, reason=reason)
     return _set(namespace, trigger_id, State.DISABLED, change)
 
 
@@ -69,7 +69,7 @@ def pause(
 
     Raises CONFLICT where it is not active, TRIGGER_NOT_FOUND, TRIGGER_STORAGE_FAILURE.
     """
-    change = Change(action=Action.PAUSE, author=by.label, now_ms=now_ms, reason=reason)
+    change = Change(action=Action.PAUSE, by=by, now_ms=now_ms, reason=reason)
     return _set(
         namespace,
         trigger_id,
@@ -83,7 +83,7 @@ def pause(
 
 def resume(namespace: str, trigger_id: str, *, by: Principal, now_ms: int, reason: str = "") -> Trigger:
     """Let a paused trigger go on from its cursor. Raises CONFLICT where it is not paused, TRIGGER_NOT_FOUND."""
-    change = Change(action=Action.RESUME, author=by.label, now_ms=now_ms, reason=reason)
+    change = Change(action=Action.RESUME, by=by, now_ms=now_ms, reason=reason)
     return _set(namespace, trigger_id, State.ACTIVE, change, only_from=State.PAUSED)
 
 
@@ -103,7 +103,7 @@ def resume_due(*, now_ms: int) -> int:
 
 def archive(namespace: str, trigger_id: str, *, by: Principal, now_ms: int, reason: str = "") -> Trigger:
     """Delete a trigger: it is evaluated and listed no more. Raises TRIGGER_NOT_FOUND, TRIGGER_STORAGE_FAILURE."""
-    change = Change(action=Action.ARCHIVE, author=by.label, now_ms=now_ms, reason=reason)
+    change = Change(action=Action.ARCHIVE, by=by, now_ms=now_ms, reason=reason)
     return _set(namespace, trigger_id, State.ARCHIVED, change)
 
 

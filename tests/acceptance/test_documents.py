@@ -1,0 +1,29 @@
+"""What the documents tell people to type works as it stands. Cost: about 10 seconds."""
+
+import json
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from demo.instance import ROOT, Instance
+
+pytestmark = pytest.mark.acceptance
+
+
+def test_the_examples_of_the_api_page_run_as_written_and_none_is_refused(tmp_path: Path) -> None:
+    text = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```sh\n(.*?)```", text, flags=re.DOTALL)
+    calls = sum(len(re.findall(r"^feltdb ", block, flags=re.MULTILINE)) for block in blocks)
+    assert calls >= 12
+    with Instance(tmp_path / "data") as instance:
+        instance.start_server()
+        key = instance.new_key("state:read", "state:write", "events:read")
+        script = "\n".join(blocks).replace("fdb_...", key).replace("http://127.0.0.1:8000", instance.url)
+        done = subprocess.run(["bash", "-eu", "-c", script], capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr
+    answers = [json.loads(line) for line in done.stdout.splitlines() if line]
+    assert len(answers) == calls
+    refused = [answer for answer in answers if "code" in answer]
+    assert refused == []

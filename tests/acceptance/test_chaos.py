@@ -1,4 +1,4 @@
-"""Forty kills within a minute: two evaluators and three workers, clients that write, and an account from the journals.
+"""Forty kills within a minute: two evaluators and three workers, clients over HTTP, and an account from the journals.
 
 Cost: about 80 seconds. What is proven is read from what the clients, the workers and the programs wrote down
 themselves: each change that was acknowledged and matches has exactly one workload, each workload one success, and no
@@ -19,15 +19,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
+from demo.instance import free_port
 from tests.acceptance.chaos.journal import DIRECTORY_VARIABLE, entries
 
 pytestmark = pytest.mark.acceptance
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 EVALUATORS, WORKERS, WRITERS = 2, 3, 2
-KILLS, STOPS = 40, 3
+KILLS, SERVER_KILLS, STOPS = 40, 3, 3
 FIRST_KILL_S, LAST_KILL_S = 2.0, 54.0
 STOP_S = 3.0  # longer than a lease
 DRAIN_S = 60.0
@@ -43,6 +45,8 @@ class Processes:
 
     data_dir: Path
     seed: int
+    port: int = field(default_factory=free_port)
+    key: str = ""
     running: dict[tuple[str, int], "subprocess.Popen[bytes]"] = field(default_factory=dict)
 
     @property
@@ -57,7 +61,15 @@ class Processes:
             "FELTDB_DATA_DIR": str(self.data_dir),
             "FELTDB_APPS": "tests.acceptance.chaos",
             DIRECTORY_VARIABLE: str(self.journals),
+            "HOST": "127.0.0.1",
+            "PORT": str(self.port),
+            "CHAOS_URL": self.url,
+            "CHAOS_KEY": self.key,
         }
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
 
     def manage(self, *arguments: str, stdin: str = "") -> str:
         command = [sys.executable, "manage.py", *arguments]
@@ -76,15 +88,28 @@ class Processes:
 
     def start(self, role: str, number: int) -> None:
         command = [sys.executable, "-m", "tests.acceptance.chaos.process", role, str(number), str(self.seed)]
+        if role == "server":
+            command = [sys.executable, "-m", "gunicorn", "--config", "feltsite/gunicorn.conf.py", "feltsite.wsgi"]
         with (self.data_dir / f"{role}.log").open("ab") as log:
             self.running[role, number] = subprocess.Popen(
                 command, cwd=ROOT, env=self.environment, stdout=log, stderr=log, start_new_session=True
             )
 
     def kill(self, role: str, number: int) -> None:
+        """SIGKILL the process with everything it has started."""
         process = self.running[role, number]
-        process.send_signal(signal.SIGKILL)
+        os.killpg(process.pid, signal.SIGKILL)
         process.wait()
+
+    def wait_for_server(self) -> None:
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            try:
+                if httpx.get(f"{self.url}/health/ready", timeout=5).status_code == 200:
+                    return
+            except httpx.TransportError:
+                time.sleep(0.1)
+        raise AssertionError(f"the server did not become ready\n{self.logs()}")
 
     def end_all(self, number: signal.Signals) -> None:
         for process in self.running.values():
@@ -94,7 +119,7 @@ class Processes:
             try:
                 process.wait(15)
             except subprocess.TimeoutExpired:
-                process.kill()
+                os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
 
     def logs(self) -> str:
@@ -157,12 +182,15 @@ class Account:
 
 
 def run_chaos(processes: Processes, rng: random.Random) -> None:
-    """Start everything, then kill and stop evaluators and workers at the moments the seed gives."""
+    """Start everything, then kill and stop evaluators, workers and the server at the moments the seed gives."""
     targets = [("evaluator", n) for n in range(EVALUATORS)] + [("worker", n) for n in range(WORKERS)]
+    processes.start("server", 0)
+    processes.wait_for_server()
     for role, number in [*targets, *[("writer", n) for n in range(WRITERS)], ("prober", 0)]:
         processes.start(role, number)
     begin = time.monotonic()
     plan = [(rng.uniform(FIRST_KILL_S, LAST_KILL_S), "kill", rng.choice(targets)) for _ in range(KILLS)]
+    plan += [(rng.uniform(FIRST_KILL_S, LAST_KILL_S), "kill", ("server", 0)) for _ in range(SERVER_KILLS)]
     plan += [
         (rng.uniform(FIRST_KILL_S, LAST_KILL_S - STOP_S), "stop", ("worker", rng.randrange(WORKERS)))
         for _ in range(STOPS)
@@ -202,6 +230,8 @@ def test_forty_kills_leave_one_workload_per_change_and_one_success_per_workload(
     processes.journals.mkdir(parents=True)
     try:
         processes.manage("setup")
+        arguments = ("--name", "chaos", "--scope", "state:read,state:write", "--json")
+        processes.key = json.loads(processes.manage("keys", "create", *arguments))["secret"]
         for trigger_id, members in TRIGGERS.items():
             define(processes, trigger_id, members)
         run_chaos(processes, random.Random(seed))
@@ -226,6 +256,7 @@ def test_forty_kills_leave_one_workload_per_change_and_one_success_per_workload(
 
     assert account.stale_accepted() == [], hint
     assert [probe for probe in account.probes if probe["what"] == "accepted"] == [], hint
+    assert len(account.runs) > len(made), "no run was ever cut short: the kills proved nothing"
     assert any(probe["code"] == "WORKLOAD_STALE_FENCE" for probe in account.probes), "no stale word was ever tried"
 
     agree_with_database(processes, account, made, hint)

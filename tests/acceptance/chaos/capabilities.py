@@ -8,7 +8,7 @@ from typing import Any
 from apps.workloads.capabilities import Context, capability
 from tests.acceptance.chaos.journal import Journal
 
-SHORT_S, LONG_S = 0.05, 0.6
+SHORT_S, LONG_S = 0.3, 1.0
 
 
 @lru_cache(maxsize=1)

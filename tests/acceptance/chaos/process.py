@@ -16,10 +16,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-NAMESPACE = "default"
+import httpx
+
 LEASE_MS = 2_000
 WRITE_SECONDS = 48.0
-WRITES_PER_SECOND = 12.0
+WRITES_PER_SECOND = 16.0
 
 
 def stopped() -> threading.Event:
@@ -86,34 +87,51 @@ def _reporting(name: str, call: Callable[..., Any], journal: Any) -> Callable[..
 
 
 def writer(number: int, seed: int) -> None:
-    """Insert, update and delete orders; half of them are paid."""
-    from apps.state.stores import store
-    from feltdb_engine import Mutation
+    """Insert, update and delete orders over HTTP; half of them are paid."""
     from tests.acceptance.chaos.journal import Journal
 
     journal, rng = Journal("writer"), random.Random(f"{seed}-writer-{number}")
     alive: dict[str, dict[str, Any]] = {}
     until, count = time.monotonic() + WRITE_SECONDS, 0
-    while time.monotonic() < until:
-        roll = rng.random()
-        if alive and roll < 0.1:
-            key = rng.choice(sorted(alive))
-            value = alive.pop(key)
-            result = store(NAMESPACE).commit([Mutation(kind="delete", collection="orders", id=key)])
-            trigger = "paid-gone" if value["status"] == "paid" else None
-        elif alive and roll < 0.25:
-            key = rng.choice(sorted(alive))
-            alive[key] = {**alive[key], "touched": count}
-            result = store(NAMESPACE).commit([Mutation(kind="update", collection="orders", id=key, value=alive[key])])
-            trigger = None
-        else:
-            key, count = f"w{number}-{count}", count + 1
-            alive[key] = {"status": rng.choice(["paid", "draft"]), "n": count}
-            result = store(NAMESPACE).commit([Mutation(kind="insert", collection="orders", id=key, value=alive[key])])
-            trigger = "paid-new" if alive[key]["status"] == "paid" else None
-        change = f"{result.instance_id}:{result.revision}"
-        journal.write("acknowledged", force=True, trigger=trigger, change=change, key=f"orders:{key}")
-        time.sleep(rng.uniform(0, 2 / WRITES_PER_SECOND))
+    with httpx.Client(base_url=os.environ["CHAOS_URL"], headers=authorization(), timeout=30) as client:
+        while time.monotonic() < until:
+            count += 1
+            roll, trigger = rng.random(), None
+            key = rng.choice(sorted(alive)) if alive and roll < 0.25 else f"w{number}-{count}"
+            operation: dict[str, Any] = {"collection": "orders", "id": key}
+            if key not in alive:
+                alive[key] = {"status": rng.choice(["paid", "draft"]), "n": count}
+                operation |= {"value": alive[key], "requireAbsent": True}
+                trigger = "paid-new" if alive[key]["status"] == "paid" else None
+            elif roll < 0.1:
+                trigger = "paid-gone" if alive.pop(key)["status"] == "paid" else None
+                operation["delete"] = True
+            else:
+                alive[key] = {**alive[key], "touched": count}
+                operation["value"] = alive[key]
+            change = committed(client, f"chaos-{number}-{count}", operation).removeprefix("operation:")
+            journal.write("acknowledged", force=True, trigger=trigger, change=change, key=f"orders:{key}")
+            time.sleep(rng.uniform(0, 2 / WRITES_PER_SECOND))
+
+
+def authorization() -> dict[str, str]:
+    """Return the header that carries the clients' key."""
+    return {"Authorization": f"Bearer {os.environ['CHAOS_KEY']}"}
+
+
+def committed(client: httpx.Client, transaction_id: str, operation: dict[str, Any]) -> str:
+    """Ask until it is answered, always under the same id, as a client does that lost an answer; return the change."""
+    while True:
+        try:
+            answer = client.post("/v1/transactions", json={"transactionId": transaction_id, "operations": [operation]})
+        except httpx.TransportError:
+            time.sleep(0.2)
+            continue
+        if answer.status_code in (200, 201):
+            return str(answer.json()["operationIds"][0])
+        if answer.status_code != 503:
+            raise AssertionError(f"{answer.status_code}: {answer.text}")
+        time.sleep(0.2)
 
 
 def prober(number: int, seed: int) -> None:

@@ -14,6 +14,8 @@ from django.template.response import TemplateResponse
 
 from apps.http.pages.readonly import ReadOnlyAdmin
 from apps.keys import services
+from apps.keys.audit import admin as _audit_pages  # noqa: F401  (registers its page)
+from apps.keys.grants import admin as _grant_pages  # noqa: F401  (registers its page)
 from apps.keys.models import ApiKey, Namespace
 from apps.keys.principal import Principal, operator
 from apps.keys.scopes import SCOPES

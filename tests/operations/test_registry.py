@@ -28,7 +28,9 @@ def everything() -> str:
 @pytest.fixture
 def one_of_each(make_dead: Any, make_key: Any, namespace: str) -> dict[Any, Any]:
     """Return a row of every model the console shows."""
-    from apps.keys.models import ApiKey, Namespace, Operator
+    from apps.keys.grants.services import issue_for
+    from apps.keys.models import ApiKey, AuditEvent, IssuedGrant, Namespace, Operator
+    from apps.keys.verify import principal_for
     from apps.workloads.models import Workload
 
     dead, key = make_dead(), make_key().key
@@ -52,8 +54,11 @@ def one_of_each(make_dead: Any, make_key: Any, namespace: str) -> dict[Any, Any]
         message="no",
         at_ms=NOW_MS,
     )
+    grant = issue_for(principal_for(key), tenant_id=namespace, application_id="app", now_ms=NOW_MS)
     return {
         ApiKey: key,
+        AuditEvent: AuditEvent.objects.latest("pk"),
+        IssuedGrant: IssuedGrant.objects.get(grant_id=grant.grant.id),
         Namespace: Namespace.objects.get(pk=namespace),
         Operator: Operator.objects.get(username="admin"),
         Trigger: trigger,

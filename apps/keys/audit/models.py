@@ -70,6 +70,8 @@ class AuditEvent(models.Model):
             models.Index(fields=["action", "-id"], name="audit_of_an_action"),
             models.Index(fields=["key_id", "-id"], name="audit_of_a_key"),
             models.Index(fields=["subject", "-id"], name="audit_of_a_subject"),
+            models.Index(fields=["target", "-id"], name="audit_of_a_target"),
+            models.Index(fields=["request_id"], name="audit_of_a_request"),
             models.Index(fields=["at_ms"], name="audit_by_age"),
         ]
         constraints = [

@@ -196,7 +196,8 @@ def _check_origin(link: _Link, now_ms: int) -> None:
 
 
 def _row(tenant_id: str, grant_id: str) -> IssuedGrant | None:
-    return IssuedGrant.objects.select_related("key").filter(namespace=tenant_id, grant_id=grant_id).first()
+    found = IssuedGrant.objects.select_related("key").filter(namespace=tenant_id, grant_id=grant_id)
+    return next(iter(found.order_by()[:1]), None)
 
 
 def _decision(question: Question, now_ms: int, grant_id: str | None, *, code: str, reason: str) -> Decision:

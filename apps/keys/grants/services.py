@@ -275,12 +275,10 @@ def _shared_end(principal: Principal, now_ms: int) -> int:
 
 
 def _shared(grant: Grant, principal: Principal, shared_as: str) -> IssuedGrant | None:
-    return IssuedGrant.objects.filter(
-        namespace=grant.tenant_id,
-        key_id=principal.key_id or None,
-        shared_as=shared_as,
-        revoked_at_ms__isnull=True,
-    ).first()
+    found = IssuedGrant.objects.filter(
+        namespace=grant.tenant_id, key_id=principal.key_id or None, shared_as=shared_as, revoked_at_ms__isnull=True
+    )
+    return next(iter(found.order_by()[:1]), None)
 
 
 def _store_shared(grant: Grant, principal: Principal, shared_as: str, now_ms: int) -> IssuedGrant:

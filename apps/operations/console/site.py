@@ -55,6 +55,8 @@ NAVIGATION: Sequence[tuple[str, Sequence[Entry]]] = (
         "Access",
         (
             Entry(label="API keys", url_name="keys_apikey_changelist", permission="keys.view_apikey"),
+            Entry(label="Grants", url_name="keys_issuedgrant_changelist", permission="keys.view_issuedgrant"),
+            Entry(label="Audit", url_name="keys_auditevent_changelist", permission="keys.view_auditevent"),
             Entry(label="Namespaces", url_name="keys_namespace_changelist", permission="keys.view_namespace"),
             Entry(label="Operators", url_name="keys_operator_changelist", permission="keys.view_operator"),
         ),

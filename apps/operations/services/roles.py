@@ -26,6 +26,8 @@ MEANING = {
 }
 _SEES = (
     "keys.view_apikey",
+    "keys.view_auditevent",
+    "keys.view_issuedgrant",
     "keys.view_namespace",
     "triggers.view_trigger",
     "triggers.view_triggerquarantine",

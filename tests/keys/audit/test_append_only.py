@@ -1,6 +1,7 @@
 """The audit trail is added to and read, and nothing else, by every way the code has."""
 
 import ast
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -170,6 +170,14 @@ def test_exports_at_once_are_bounded_and_an_abandoned_one_gives_its_place_back(a
     views._EXPORTS.release()
 
 
+def test_asking_for_the_head_of_an_export_reads_nothing_and_takes_no_place(auditor: ApiClient) -> None:
+    for _ in range(limits.MAX_EXPORTS + 1):
+        answer = auditor.head("/v1/audit/export")
+        assert (answer.status_code, answer["Content-Type"]) == (200, "application/x-ndjson")
+        assert not answer.streaming and answer.content == b""
+    assert not AuditEvent.objects.filter(action="audit.exported").exists()
+
+
 def test_the_pages_of_a_large_trail_are_reached_by_index(reader: ApiClient, django_assert_max_num_queries: Any) -> None:
     AuditEvent.objects.bulk_create(
         [AuditEvent(at_ms=NOW_MS, namespace="test", action="a", outcome="done") for _ in range(2_000)]

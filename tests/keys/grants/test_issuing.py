@@ -195,6 +195,21 @@ def test_any_amount_of_work_shares_one_such_grant_until_it_is_revoked(holder: Ho
     assert again() != first
 
 
+def test_two_that_ask_at_the_same_moment_get_the_same_grant(
+    holder: Holder, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = holder()
+    first = services.issue_for(held.principal, tenant_id=namespace, application_id="app", now_ms=NOW_MS)
+    look, blind = services._shared, iter([True])
+    # The second one looked before the first had stored.
+    monkeypatch.setattr(services, "_shared", lambda *arguments: None if next(blind, False) else look(*arguments))
+    with transaction.atomic():
+        second = services.issue_for(held.principal, tenant_id=namespace, application_id="app", now_ms=NOW_MS)
+        assert IssuedGrant.objects.count() == 1
+    assert second == first
+    assert AuditEvent.objects.filter(action="grant.issued").count() == 1
+
+
 def test_such_a_grant_ends_with_its_key_and_a_key_without_end_gets_one_years_away(
     holder: Holder, namespace: str
 ) -> None:

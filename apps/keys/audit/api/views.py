@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import astuple
 from typing import Any
 
-from django.http import StreamingHttpResponse
+from django.http import HttpResponse, StreamingHttpResponse
 from rest_framework.response import Response
 
 from apps.http.errors import ApiError
@@ -17,6 +17,8 @@ from apps.keys.audit.services import record
 from apps.keys.permissions import namespace_of
 from apps.keys.principal import EVERY_NAMESPACE
 from apps.keys.views import KeyedRequest, KeyedView
+
+NDJSON = "application/x-ndjson"
 
 _TAG = "Audit"
 _TEXT: Schema = {"type": ["string", "null"]}
@@ -116,6 +118,8 @@ class AuditExport(KeyedView):
     def get(self, request: KeyedRequest) -> Any:
         """Answer 200 with the stream; 503 while as many are under way as may be."""
         filters = filters_of(request)
+        if request.method == "HEAD":
+            return HttpResponse(content_type=NDJSON)
         places = _EXPORTS
         if not places.acquire(blocking=False):
             raise ApiError(
@@ -129,7 +133,7 @@ class AuditExport(KeyedView):
             raise
         return StreamingHttpResponse(
             lines,
-            content_type="application/x-ndjson",
+            content_type=NDJSON,
             headers={"Cache-Control": "no-store", "Content-Disposition": 'attachment; filename="audit.ndjson"'},
         )
 

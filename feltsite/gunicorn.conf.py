@@ -42,6 +42,14 @@ control_socket_disable = True  # stopping is by signal; nothing outside the data
 proc_name = "feltdb"
 
 
+def on_starting(server: Any) -> None:
+    """Let an instance start counting at zero: drop the counts of processes that are gone."""
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "feltsite.settings")
+    from apps.http import measures
+
+    measures.clean()
+
+
 def post_worker_init(worker: Any) -> None:
     """Let the server's own refusals be the envelope too, and give its threads shorter turns.
 

@@ -12,7 +12,7 @@ import environ
 from django.core.exceptions import ImproperlyConfigured
 
 from apps.http import logs
-from feltsite import capacity
+from feltsite import __version__, capacity
 from feltsite import environment as env
 
 BASE_DIR = Path(__file__).resolve().parent.parent
@@ -48,6 +48,7 @@ def secret_file(name: str) -> str:
     return secret
 
 
+FELTDB_VERSION = __version__
 DEBUG = env.flag("DEBUG")
 SECRET_KEY = env.text("DJANGO_SECRET_KEY") or secret_file("django_secret_key")
 KEY_PEPPER = env.text("FELTDB_KEY_PEPPER") or secret_file("key_pepper_v1")
@@ -93,8 +94,10 @@ INSTALLED_APPS = [
 
 MIDDLEWARE = [
     "apps.http.middleware.RequestIdMiddleware",
+    "apps.operations.middleware.ObservationMiddleware",
     "apps.http.middleware.JSONErrorsMiddleware",
     "apps.http.middleware.GateMiddleware",
+    "apps.operations.middleware.AdmissionMiddleware",
     "apps.operations.console.security.ConsoleSecurityMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
@@ -138,6 +141,13 @@ if DATABASES["default"]["ENGINE"] == "django.db.backends.sqlite3":
         "transaction_mode": "IMMEDIATE",
         "timeout": 10,
         "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA foreign_keys=ON;",
+    }
+elif DATABASES["default"]["ENGINE"] == "django.db.backends.postgresql":
+    # A host that does not answer is given up in seconds: requests have deadlines. A URL may say otherwise.
+    DATABASES["default"]["OPTIONS"] = {
+        "connect_timeout": 5,
+        "tcp_user_timeout": 10_000,
+        **DATABASES["default"].get("OPTIONS", {}),
     }
 # Test databases carry the process id, so that two test runs never share one.
 # SQLite's lie in a file like the real one: threads and processes share it, and WAL, locks and forcing are as they are.

@@ -143,6 +143,10 @@ TRIGGERS: list[Row] = [
     Row("GET", "/v1/triggers/t1/revisions", scope="triggers:read"),
 ]
 
-OPERATIONS: list[Row] = []
+OPERATIONS: list[Row] = [
+    Row("GET", "/v1/health", scope=PUBLIC),
+    Row("GET", "/v1/health/ready", scope=PUBLIC),
+    Row("GET", "/v1/status", scope="operator:read", namespaced=False),
+]
 
 ROWS: list[Row] = [*KEYS, *GRANTS, *AUDIT, *STATE, *WORKLOADS, *TRIGGERS, *OPERATIONS]

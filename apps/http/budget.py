@@ -85,6 +85,12 @@ def deadline(default_s: float) -> float:
     return time.monotonic() + default_s if budget is None else budget.deadline
 
 
+def left_s(default_s: float) -> float:
+    """Return the seconds left to the current request, or `default_s` outside one."""
+    budget = _current.get()
+    return default_s if budget is None else budget.left_s()
+
+
 def check() -> None:
     """Raise the deadline's refusal where it has passed."""
     budget = _current.get()

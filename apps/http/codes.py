@@ -96,6 +96,8 @@ CODES: dict[str, Code] = {
     "DATABASE_UNAVAILABLE": Code(503, "The control plane's database did not answer"),
     "STORAGE_ERROR": Code(503, "The store cannot be used"),
     "STORAGE_UNAVAILABLE": Code(503, "The store is not available"),
+    "STORAGE_STALLED": Code(503, "A store did not answer in time"),
+    "STORAGE_PROBE_FAILED": Code(503, "The check of the stores failed"),
     "STORAGE_REBUILDING": Code(503, "The store is being rebuilt"),
     "STORAGE_READ_ONLY": Code(503, "The store is open for reading only"),
     "STORAGE_WRITE_FAILED": Code(503, "The write failed and was undone"),

@@ -97,10 +97,14 @@ def directory(namespace: str) -> Path:
 
 def store(namespace: str) -> Store:
     """Return the store of `namespace`, which must exist in the control plane. Raises FORBIDDEN otherwise."""
-    path = directory(namespace)
-    if path not in _stores and not namespace_exists(namespace):
+    if directory(namespace) not in _stores and not namespace_exists(namespace):
         raise unknown_namespace()
-    return _stores.get(path)
+    return store_of_known(namespace)
+
+
+def store_of_known(namespace: str) -> Store:
+    """Return the store of a namespace that the caller has just read from the control plane; asks no database."""
+    return _stores.get(directory(namespace))
 
 
 def unknown_namespace() -> ApiError:

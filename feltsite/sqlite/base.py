@@ -18,6 +18,8 @@ from typing import Any
 from django.db import OperationalError
 from django.db.backends.sqlite3 import base
 
+from apps.http import budget
+
 _PAUSE_MIN_S = 0.0001
 _PAUSE_MAX_S = 0.002
 
@@ -89,6 +91,7 @@ class DatabaseWrapper(base.DatabaseWrapper):
         if self.transaction_mode == "IMMEDIATE" and not self.is_in_memory_db():
             turn = turn_for(str(self.settings_dict["NAME"]))
             timeout_s = float(self.settings_dict["OPTIONS"].get("timeout", 5.0))
+            timeout_s = max(0.0, min(timeout_s, budget.left_s(timeout_s)))
             if not turn.take(timeout_s):
                 raise OperationalError("database is locked: other writers had the turn for too long")
             self._turn = turn

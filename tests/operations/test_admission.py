@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from django.conf import settings as django_settings
 from django.db import OperationalError, connection
 from django.http import HttpRequest, HttpResponse
 from django.test import RequestFactory
@@ -205,3 +206,13 @@ def test_no_statement_outlives_the_deadline(settings: Any) -> None:
         with connection.cursor() as cursor:
             cursor.execute("SELECT 1")
             assert cursor.fetchone() == (1,), "outside a request nothing is bounded"
+
+
+def test_every_request_passes_here_inside_the_protocol_and_counting_layers(client: Any, monkeypatch: Any) -> None:
+    """A6: whatever route it is for, known or not."""
+    order = [name.rpartition(".")[2] for name in django_settings.MIDDLEWARE]
+    placed = [order.index(name) for name in ("RequestIdMiddleware", "ObservationMiddleware", "GateMiddleware")]
+    assert [*placed, order.index("AdmissionMiddleware")] == sorted([*placed, order.index("AdmissionMiddleware")])
+    monkeypatch.setattr(Admission, "enter", lambda self, lane: lane is Lane.PROBE)
+    for path in ("/v1/revision", "/v1/collections/a/b", "/v1/nothing", "/nothing", "/v1/openapi.json"):
+        assert client.get(path).json()["code"] == "SERVICE_OVERLOADED", path

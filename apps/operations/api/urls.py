@@ -1,10 +1,15 @@
-"""Health routes; they stand at the root, without `/v1`, where probes look for them."""
+"""Health, readiness and metrics stand at the root, where probes look for them; `/v1` has them too."""
 
 from django.urls import path
 
 from apps.operations.api import views
 
 urlpatterns = [
-    path("health", views.health, name="health"),
-    path("health/ready", views.ready, name="health-ready"),
+    path("health", views.HealthView.as_view(schema=None), name="health"),
+    path("health/ready", views.ReadyView.as_view(schema=None), name="health-ready"),
+    path("ready", views.ready_in_short, name="ready"),
+    path("metrics", views.metrics, name="metrics"),
+    path("v1/health", views.HealthView.as_view(), name="v1-health"),
+    path("v1/health/ready", views.ReadyView.as_view(), name="v1-health-ready"),
+    path("v1/status", views.StatusView.as_view(), name="status"),
 ]

@@ -1,29 +1,45 @@
 """What an instance observes of itself, with the next step for an operator beside each reason.
 
-Observations only: `clean` says what was seen at the last look, never that data is safe.
+Observations only: `clean` says what was seen at the last look, never that data is safe. `observe` is one look, shared
+by whoever asks within a second; with `write=True` every store proves a forced write.
 """
 
+import threading
+import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from django.db import DatabaseError, connection
+from django.conf import settings
+from django.db import DatabaseError, InterfaceError
 
+from apps.http import budget
+from apps.http.errors import ApiError
 from apps.keys.models import Namespace
-from apps.state.stores import store
-from feltdb_engine import EngineError
+from apps.operations.reasons import Reason, reason
+from apps.operations.services import liveness
+from apps.operations.services.liveness import Life
+from apps.operations.services.probing import Probed, probe
+from apps.triggers import services as triggers
+from apps.triggers.models import NamespacePosition, Trigger, TriggerCursor, TriggerQuarantine
+from apps.workloads import overview as work
+from apps.workloads.clock import now_ms
+from feltdb_engine.model import Cursor
 
-# A probe looks at this many namespaces at most, so that it stays bounded however many there are.
+__all__ = ["Observation", "Reason", "observe"]
+
 MAX_PROBED_NAMESPACES = 100
-READY_STORAGE = ("clean", "recovered-incomplete-write")
+"""A look stays bounded however many namespaces there are."""
 
+MAX_TRIGGERS_LOOKED_AT = 200
+PROBE_DEADLINE_S = 4.0
+"""Within the five seconds in which trouble must show; the request deadline where that is shorter."""
 
-@dataclass(frozen=True, kw_only=True)
-class Reason:
-    """One thing that is wrong: a stable code, where, what was seen, and what to do next."""
+SHARED_S = 1.0
+BEHIND_MS = 30_000
+WAITING_MS = 300_000
 
-    code: str
-    subject: str
-    message: str
-    next_step: str
+_last: dict[tuple[bool, bool], tuple[float, "Observation"]] = {}
+_turns = {(write, work): threading.Lock() for write in (False, True) for work in (False, True)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,58 +50,138 @@ class Observation:
     storage: str
     durable_format: int | None
     reasons: tuple[Reason, ...]
+    stores: tuple[Probed, ...] = ()
+    probe_ms: int = 0
+
+    @property
+    def writes(self) -> str:
+        """Return `available` unless a reason of storage stands in the way."""
+        return "available" if not any(r.blocking for r in self.reasons) else "unavailable"
+
+    @property
+    def clock(self) -> str:
+        """Return what is known of the host's clock."""
+        return "attention-required" if self._any("CLOCK_BEHIND") else "healthy"
+
+    @property
+    def membership(self) -> str:
+        """Return whether the worker processes that should be there are."""
+        return "attention-required" if self._any("WORKER_LOST", "WORKER_MISSING") else "healthy"
+
+    @property
+    def healthy(self) -> bool:
+        """Tell whether membership, clock and storage are all well, and writes are available."""
+        well = self.membership == self.clock == "healthy"
+        return well and self.storage == "clean" and self.writes == "available"
+
+    @property
+    def state(self) -> str:
+        """Return the worst word that fits: recovery-required, unavailable, degraded, recovering, healthy."""
+        if self._any("STORAGE_FAILED", "STORAGE_CORRUPT"):
+            return "recovery-required"
+        if self._any("STORAGE_REBUILDING"):
+            return "recovering"
+        if not self.ready:
+            return "unavailable"
+        return "healthy" if self.healthy else "degraded"
+
+    def _any(self, *codes: str) -> bool:
+        return any(each.code in codes for each in self.reasons)
 
 
-def observe() -> Observation:
-    """Read the database and the health of every store, newest namespaces last. Never raises for what it observes."""
+def observe(*, write: bool = False, with_work: bool = True) -> Observation:
+    """Look at the database, every store, worker processes and, `with_work`, what waits for them.
+
+    Never raises for what it observes.
+    """
+    asked_at = time.monotonic()
+    kind = (write, with_work)
+    with _turns[kind]:
+        kept = _last.get(kind)
+        if kept is not None and kept[0] >= asked_at - SHARED_S:
+            return kept[1]
+        seen = _look(write, with_work)
+        _last[kind] = (time.monotonic(), seen)
+        return seen
+
+
+def forget() -> None:
+    """Let the next look be a new one (between tests)."""
+    _last.clear()
+
+
+def _look(write: bool, with_work: bool) -> Observation:
+    started = time.monotonic()
     reasons: list[Reason] = []
-    labels: list[str] = []
-    durable_format: int | None = None
+    probed: list[Probed] = []
     try:
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT 1")
         names = list(Namespace.objects.order_by("name").values_list("name", flat=True)[:MAX_PROBED_NAMESPACES])
-    except DatabaseError as error:
-        names = []
-        reasons.append(
-            Reason(
-                code="DATABASE_UNAVAILABLE",
-                subject="control plane",
-                message=f"the database did not answer: {type(error).__name__}",
-                next_step="Check that the server in DATABASE_URL runs, or that the data directory's disk has room.",
-            )
-        )
-    for name in names:
+    except (DatabaseError, InterfaceError, ApiError) as error:
+        names = None
+        reasons.append(_database_down(error))
+    if names is not None:
+        left_s = min(PROBE_DEADLINE_S, settings.REQUEST_DEADLINE_MS / 1000 * 0.8)
+        probed = probe(names, deadline_s=left_s, write=write)
+        reasons += [each for one in probed for each in one.reasons]
         try:
-            health = store(name).health()
-        except EngineError as error:
-            labels.append("failed")
-            reasons.append(
-                Reason(
-                    code=error.code,
-                    subject=f"namespace {name}",
-                    message=error.message,
-                    next_step="Read docs/engine.md, section Recovery, before touching the directory.",
-                )
-            )
-            continue
-        durable_format = health.durable_format
-        labels.append(health.storage)
-        reasons.extend(
-            Reason(
-                code="STORAGE_" + health.storage.upper().replace("-", "_"),
-                subject=f"namespace {name}",
-                message=text,
-                next_step="Read docs/engine.md, section Recovery.",
-            )
-            for text in health.reasons
-        )
-    worst = next((label for label in labels if label not in READY_STORAGE), None)
-    worst = worst or next((label for label in labels if label != "clean"), "clean")
-    database_down = any(reason.code == "DATABASE_UNAVAILABLE" for reason in reasons)
+            reasons += _control_plane(names if with_work else [], probed)
+        except (DatabaseError, InterfaceError, ApiError) as error:
+            reasons.append(_database_down(error))
+    labels = [each.health.storage if each.health else "unavailable" for each in probed]
+    bad = [label for label in labels if label not in ("clean", "recovered-incomplete-write")]
+    formats = [each.health.durable_format for each in probed if each.health]
     return Observation(
-        ready=not database_down and all(label in READY_STORAGE for label in labels),
-        storage=worst,
-        durable_format=durable_format,
+        ready=not any(each.blocking for each in reasons),
+        storage=next(iter([*bad, *(label for label in labels if label != "clean")]), "clean"),
+        durable_format=formats[0] if formats else None,
         reasons=tuple(reasons),
+        stores=tuple(probed),
+        probe_ms=round((time.monotonic() - started) * 1000),
     )
+
+
+def _database_down(error: Exception) -> Reason:
+    late = isinstance(error, ApiError) and error.message == budget.LATE
+    what = "in time" if late else f"({type(error).__name__})"
+    return reason("DATABASE_UNAVAILABLE", "control plane", f"the database did not answer {what}")
+
+
+def _control_plane(names: list[str], probed: list[Probed]) -> Iterator[Reason]:
+    now = now_ms()
+    workers = liveness.standings(now=now)
+    for each in workers:
+        if each.life is not Life.ALIVE:
+            name = f"worker {each.process.worker_id}"
+            yield reason("WORKER_LOST", name, f"{each.life.value}; last seen {each.silent_ms / 1000:.0f} s ago")
+    anyone = any(each.life is Life.ALIVE for each in workers)
+    waits_for_a_worker = False
+    for name in names:
+        waiting = work.longest_waiting(name, now_ms=now)
+        waited_ms = 0 if waiting is None else now - waiting.eligible_at_ms
+        waits_for_a_worker |= waited_ms > BEHIND_MS
+        if waiting is not None and waited_ms > WAITING_MS and anyone:
+            text = f"{waiting.workload_id} ({waiting.definition_id}) has waited {waited_ms / 1000:.0f} s"
+            yield reason("WORK_WAITING", f"namespace {name}", text)
+    if not names:
+        return
+    yield from _triggers(names, {each.namespace for each in probed if each.health}, now)
+    if not anyone and (waits_for_a_worker or TriggerCursor.objects.filter(live=True).exists()):
+        yield reason("WORKER_MISSING", "workers", "work or active triggers are there, and no worker process is alive")
+
+
+def _triggers(names: list[str], readable: set[str], now: int) -> Iterator[Reason]:
+    for position in NamespacePosition.objects.filter(namespace__in=names).exclude(mismatch_code=""):
+        yield reason("TRIGGERS_APART", f"namespace {position.namespace}", position.mismatch)
+    blocked = Trigger.objects.filter(state=Trigger.State.BLOCKED).order_by("namespace", "trigger_id")
+    for trigger in blocked[:MAX_TRIGGERS_LOOKED_AT]:
+        yield reason("TRIGGER_BLOCKED", f"trigger {trigger}", f"{trigger.reason_code}: {trigger.reason}")
+    open_ones = TriggerQuarantine.objects.filter(resolved_at_ms__isnull=True).order_by("namespace", "id")
+    for namespace in sorted(set(open_ones.values_list("namespace", flat=True)[:MAX_TRIGGERS_LOOKED_AT])):
+        yield reason("TRIGGER_QUARANTINE", f"namespace {namespace}", "changes that matched wait in quarantine")
+    known: dict[Cursor, int | None] = {}
+    live = TriggerCursor.objects.filter(live=True, namespace__in=readable).select_related("trigger")
+    for cursor in live.order_by("namespace", "trigger__trigger_id")[:MAX_TRIGGERS_LOOKED_AT]:
+        behind_ms = triggers.behind_ms(cursor, now_ms=now, known=known)
+        if behind_ms is not None and behind_ms > BEHIND_MS:
+            text = f"it has not looked at changes that are {behind_ms / 1000:.0f} s old"
+            yield reason("TRIGGER_BEHIND", f"trigger {cursor.trigger}", text)

@@ -75,7 +75,7 @@ def overview(namespace: str, *, now_ms: int, cap: int) -> Overview:
         mismatch=position.mismatch if position is not None and position.mismatch_code else "",
         failures=recent_failures(namespace),
         head=head,
-        health=observe(),
+        health=observe(with_work=False),
     )
 
 

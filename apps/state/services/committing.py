@@ -7,7 +7,7 @@ import hashlib
 from collections.abc import Sequence
 from typing import Any
 
-from apps.http import canonical_json
+from apps.http import canonical_json, measures
 from apps.http.errors import ApiError
 from apps.state.calls import Call
 from feltdb_engine import CommitResult, EngineError, Mutation, Precondition, Store
@@ -26,7 +26,7 @@ def commit(
     Raises the engine's refusals, and COMMIT_UNKNOWN (with transactionId) where the outcome is not known.
     """
     try:
-        return opened.commit(
+        done = opened.commit(
             mutations,
             preconditions=preconditions,
             transaction_id=call.transaction_id,
@@ -36,9 +36,12 @@ def commit(
             deadline=call.deadline,
         )
     except EngineError as error:
+        measures.COMMITS.labels("unknown" if error.committed == "unknown" else "refused").inc()
         if error.committed == "unknown":
             raise commit_unknown(call.transaction_id) from error
         raise
+    measures.COMMITS.labels("duplicate" if done.duplicate else "committed").inc()
+    return done
 
 
 def commit_unknown(transaction_id: str | None) -> ApiError:

@@ -9,6 +9,7 @@ from apps.triggers.services.defining import Defined, define, revise
 from apps.triggers.services.evaluating import evaluate_namespace
 from apps.triggers.services.operating import archive, disable, enable, pause, resume, resume_due
 from apps.triggers.services.showing import (
+    behind_ms,
     document,
     find,
     head_of,
@@ -25,6 +26,7 @@ __all__ = [
     "Defined",
     "TriggeredWorkload",
     "archive",
+    "behind_ms",
     "define",
     "disable",
     "document",

@@ -7,7 +7,7 @@ from apps.state import stores
 from apps.triggers.changing import State
 from apps.triggers.definition import of_trigger
 from apps.triggers.errors import TriggerNotFound
-from apps.triggers.models import NamespacePosition, Trigger, TriggerQuarantine, TriggerRevision
+from apps.triggers.models import NamespacePosition, Trigger, TriggerCursor, TriggerQuarantine, TriggerRevision
 from feltdb_engine.errors import EngineError
 from feltdb_engine.model import Cursor
 
@@ -92,6 +92,21 @@ def lag(trigger: Trigger, head: Cursor | None) -> int | None:
     if head is None or trigger.state == State.DISABLED:
         return None
     return max(0, head.sequence - trigger.cursor.sequence)
+
+
+def behind_ms(cursor: TriggerCursor, *, now_ms: int, known: dict[Cursor, int | None]) -> int | None:
+    """Return how old the oldest change is that the trigger has not looked at; 0 for none, None where it is unknown.
+
+    `known` keeps what was found for other triggers that stand at the same place.
+    """
+    place = Cursor(instance_id=cursor.instance_id, sequence=cursor.sequence)
+    if place not in known:
+        try:
+            found = stores.store(cursor.namespace).changes(place, limit=1).operations
+            known[place] = max(0, now_ms - found[0].at_ms) if found else 0
+        except (EngineError, ApiError):
+            known[place] = None
+    return known[place]
 
 
 def quarantined(namespace: str, trigger_id: str, *, before: str | None, limit: int) -> list[TriggerQuarantine]:

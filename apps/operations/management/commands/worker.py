@@ -6,6 +6,7 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand
 
+from apps.operations.services import liveness
 from apps.triggers.evaluator import Evaluator
 from apps.workloads.worker import Step, Worker, WorkerOptions, stop_on_signals
 
@@ -45,10 +46,9 @@ class Command(BaseCommand):
         """Run until stopped, or once."""
         named = tuple(name.strip() for name in options["namespaces"].split(",") if name.strip())
         evaluator = Evaluator(namespaces=frozenset(named) if named else None)
-        worker = Worker(
-            WorkerOptions(concurrency=options["concurrency"], namespaces=named or None, grace_s=options["grace"]),
-            steps=[Step("triggers", evaluator.run_once, pause=evaluator.wait, close=evaluator.close)],
-        )
+        how = WorkerOptions(concurrency=options["concurrency"], namespaces=named or None, grace_s=options["grace"])
+        triggers = Step("triggers", evaluator.run_once, pause=evaluator.wait, close=evaluator.close)
+        worker = Worker(how, steps=[triggers, liveness.step(how)])
         stop_on_signals(worker)
         if options["once"]:
             attempts = worker.run_once()

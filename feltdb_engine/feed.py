@@ -4,7 +4,7 @@ A transaction is never split over pages. Waiting is bounded polling of a shared 
 """
 
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection
 
 from feltdb_engine import frame, limits, payload, positions, view
 from feltdb_engine.core import Core
@@ -20,6 +20,8 @@ _KINDS: dict[int, OperationKind] = {
     payload.UPDATE: "update",
     payload.DELETE: "delete",
 }
+# Operations are made by the ten thousand: past the keyword constructor, in the order of the fields.
+_new: Callable[..., Operation] = tuple.__new__
 
 
 class Feed:
@@ -133,45 +135,37 @@ class Feed:
         return True
 
 
-def _operations(found: Frame, after: int, wanted: set[bytes] | None, instance: bytes) -> Iterator[Operation]:
+def _operations(found: Frame, after: int, wanted: set[bytes] | None, instance: bytes) -> list[Operation]:
+    """The operations of a frame, each held against its content hash."""
     head = payload.decode_transaction(found.payload, found.operations)
     actor = decode_actor(head.actor)
     transaction_id = head.id.decode() if head.id else None
-    instance_id = instance.hex()
-    sequence = found.base
-    for one in payload.decode_operations(found.payload, head.offset, found.operations):
-        sequence += 1
-        if sequence <= after or (wanted is not None and one.collection not in wanted):
+    instance_id, at_ms = instance.hex(), found.at_ms
+    names: dict[bytes, str] = {}
+    operations: list[Operation] = []
+    for sequence, good, one in payload.checked_operations(
+        found.payload,
+        head.offset,
+        found.operations,
+        instance=instance,
+        base=found.base,
+        transaction_id=head.id,
+        at_ms=at_ms,
+    ):
+        kind, flags, version, _, digest, collection, record_id, value = one
+        if sequence <= after or (wanted is not None and collection not in wanted):
             continue
-        digest = payload.content_hash(
-            instance,
-            sequence,
-            head.id,
-            one.kind,
-            one.collection,
-            one.id,
-            one.version,
-            one.value,
-            found.at_ms,
-        )
-        if digest != one.content_hash:
+        if not good:
             raise LogCorrupt(
                 f"The content of operation {sequence} is not what was committed.",
                 segment=None,
                 offset=None,
                 sequence=sequence,
             )
-        yield Operation(
-            sequence=sequence,
-            instance_id=instance_id,
-            transaction_id=transaction_id,
-            kind=_KINDS[one.kind],
-            collection=one.collection.decode(),
-            id=one.id.decode(),
-            version=one.version,
-            previous_version=0 if one.flags & payload.NO_PREVIOUS_VERSION else one.version - 1,
-            value=loads(one.value),
-            content_hash=digest.hex(),
-            at_ms=found.at_ms,
-            actor=actor,
-        )
+        name = names.get(collection)
+        if name is None:
+            name = names[collection] = collection.decode()
+        previous = 0 if flags & payload.NO_PREVIOUS_VERSION else version - 1
+        members = (sequence, instance_id, transaction_id, _KINDS[kind], name, record_id.decode(), version, previous)
+        operations.append(_new(Operation, (*members, loads(value), digest.hex(), at_ms, actor)))
+    return operations

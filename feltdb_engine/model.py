@@ -5,7 +5,7 @@ Not here: how they are stored (`frame.py`, `view.py`) or decided (`decide.py`).
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 JSON: TypeAlias = "bool | int | float | str | Sequence[JSON] | Mapping[str, JSON] | None"
 JSONObject: TypeAlias = Mapping[str, "JSON"]
@@ -24,8 +24,7 @@ class Actor:
     trigger_id: str | None = None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Record:
+class Record(NamedTuple):
     """One live record. `key` is `collection:id`; `sequence` is that of its last write; `updated_at_ms` its time."""
 
     collection: str
@@ -73,8 +72,7 @@ class Precondition:
     value: "JSON" = None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Operation:
+class Operation(NamedTuple):
     """One committed change, as the feed gives it. A delete carries the value it removed.
 
     `previous_version` is 0 where no version went before. `content_hash` is lower-case

@@ -7,7 +7,7 @@ that of its collection's last write. Readers never block and see one consistent 
 import contextlib
 import hashlib
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Literal
 
 import lmdb
@@ -26,6 +26,8 @@ _KEY_MAX_BYTES = limits.COLLECTION_MAX_CHARS + 1 + limits.ID_MAX_BYTES
 _DURABLE_SEQUENCE = positions.DURABLE_SEQUENCE
 Storage = Literal["clean", "recovered-incomplete-write", "failed", "rebuilding"]
 _unpack = ENTRY.unpack_from
+# Records are made by the ten thousand: past the keyword constructor, in the order of the fields.
+_new: Callable[..., Record] = tuple.__new__
 
 
 class Reader:
@@ -56,14 +58,7 @@ class Reader:
         if sequence > self._words[_DURABLE_SEQUENCE]:
             self.settle(sequence)
         collection, _, record_id = key.partition(":")
-        return Record(
-            collection=collection,
-            id=record_id,
-            version=version,
-            sequence=sequence,
-            updated_at_ms=at_ms,
-            value=loads(entry[ENTRY_BYTES:]),
-        )
+        return _new(Record, (collection, record_id, version, sequence, at_ms, loads(entry[ENTRY_BYTES:])))
 
     def get_many(self, keys: Sequence[str]) -> list[Record | None]:
         """The live records, in the order asked, of one moment."""
@@ -99,7 +94,9 @@ class Reader:
                     more = True
                     break
                 size += len(entry)
-                records.append(record(collection, record_id, entry))
+                version, sequence, at_ms = _unpack(entry)
+                value = loads(entry[ENTRY_BYTES:])
+                records.append(_new(Record, (collection, record_id.decode(), version, sequence, at_ms, value)))
         self.settle(last_write)
         return Page(records=tuple(records), next_after=records[-1].id if more else None)
 
@@ -213,11 +210,4 @@ def _raw_key(key: str) -> bytes:
 def record(collection: str, record_id: bytes, entry: bytes) -> Record:
     """The record an entry holds."""
     version, sequence, at_ms = _unpack(entry)
-    return Record(
-        collection=collection,
-        id=record_id.decode(),
-        version=version,
-        sequence=sequence,
-        updated_at_ms=at_ms,
-        value=loads(entry[ENTRY_BYTES:]),
-    )
+    return _new(Record, (collection, record_id.decode(), version, sequence, at_ms, loads(entry[ENTRY_BYTES:])))

@@ -1,7 +1,7 @@
 """Queries over one collection. How they are planned and bounded is the engine's business."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from apps.http.errors import ApiError
@@ -50,7 +50,7 @@ def run(call: Call, wanted: Query) -> Found:
     records = result.records
     if wanted.select is not None:
         paths = [path.split(".") for path in wanted.select]
-        records = tuple(replace(each, value=_selected(each.value, paths)) for each in records)
+        records = tuple(each._replace(value=_selected(each.value, paths)) for each in records)
     return Found(
         records=records,
         next_cursor=cursors.encode(bound_to, result.next_cursor),

@@ -4,11 +4,11 @@ The order is fixed, and the first thing that does not hold is the answer:
 
      1 form                strict reading (`form.read_signed`)          GRANT_INVALID
      2 signature           key of the ring, digest, Ed25519             GRANT_INVALID
-     3 known               issued here, in just this form               GRANT_INVALID
+     3 known               issued here                                  GRANT_INVALID
      4 binding             subject, tenant, application                 GRANT_SCOPE_DENIED
      5 address             the one spelling, in this application        GRANT_INVALID
      6 time and status     not from the future, not past, ACTIVE        GRANT_INVALID, _EXPIRED, _REVOKED
-     7 revocation          this instance's own record                   GRANT_REVOKED
+     7 record              this instance's own: not revoked, this form  GRANT_REVOKED, GRANT_INVALID
      8 authority           capability (literal) and a covering scope    GRANT_SCOPE_DENIED
      9 constraints         against the whole context                    GRANT_SCOPE_DENIED
     10 origin              the key it came from still lives and holds   GRANT_REVOKED, GRANT_EXPIRED
@@ -127,9 +127,9 @@ def _check(signed: SignedGrant, question: Question, ring: Ring, now_ms: int) -> 
 
 
 def _known(signed: SignedGrant) -> IssuedGrant:
-    """Return this instance's record of the grant. Raises GrantInvalid for one it never issued, or not in this form."""
+    """Return this instance's record of the grant. Raises GrantInvalid for one it never issued."""
     row = _row(signed.grant.tenant_id, signed.grant.id)
-    if row is None or (row.digest != signed.digest and row.revoked_at_ms is None):
+    if row is None:
         raise GrantInvalid("this server issued no such grant")
     return row
 

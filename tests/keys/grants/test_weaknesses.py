@@ -215,6 +215,30 @@ def test_row_28_a_grant_with_every_constraint_is_usable_where_the_whole_context_
     )
 
 
+def test_a_parent_that_is_not_what_was_signed_carries_no_child(holder: Holder, give: Give, ask: Ask) -> None:
+    parent = give(holder().principal)
+    wire = child_of(parent, worker(holder)).signed().wire()
+    stored = parent.signed()
+    stranger = keyring.key_from_seed(b"s" * 32, now_ms=0)
+    forged = replace(sign(stored.grant, stranger), key_id=stored.key_id)
+    other_form = sign(replace(stored.grant, revision=9), shared_ring(now_ms=NOW_MS).current)
+    for document in (forged, other_form):
+        assert ask(wire, subject=AGENT).allowed
+        IssuedGrant.objects.filter(pk=parent.pk).update(document=orjson.dumps(document.wire()).decode())
+        assert ask(wire, subject=AGENT).code == "GRANT_INVALID"
+        IssuedGrant.objects.filter(pk=parent.pk).update(document=parent.document)
+
+
+def test_a_child_wider_than_its_parent_is_refused_even_where_both_are_well_signed(
+    holder: Holder, give: Give, ask: Ask
+) -> None:
+    parent = give(holder().principal)
+    wire = child_of(parent, worker(holder)).signed().wire()
+    rewrite(parent, capabilities=frozenset({"state:read"}))
+    assert ask(wire, subject=AGENT).code == "GRANT_DELEGATION_INVALID"
+    assert isinstance(services.standing(wire, now_ms=NOW_MS), DelegationInvalid)
+
+
 def test_whatever_happens_to_the_stored_form_a_check_refuses_and_does_not_fail(
     holder: Holder, give: Give, ask: Ask
 ) -> None:

@@ -1,0 +1,147 @@
+"""Everything that can be looked at of an instance, and what is wrong with it. Changes nothing but a forced empty write.
+
+Works on a running instance and on one that is stopped. Each check stands alone: one that fails hides no other.
+"""
+
+import ipaddress
+import os
+import shutil
+import stat
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from django.conf import settings
+from django.db import DatabaseError, InterfaceError, connection
+from django.db.migrations.executor import MigrationExecutor
+
+from apps.http.errors import ApiError
+from apps.keys.models import Namespace
+from apps.operations.reasons import Reason, reason
+from apps.operations.services.health import observe
+from apps.state.stores import store_of_known
+from apps.workloads import overview as work
+from apps.workloads.states import State
+from feltdb_engine import EngineError
+
+DISK_FREE_PART = 0.1
+DISK_FREE_BYTES = 1024**3
+"""Free space below either is worth a word."""
+
+COUNT_CAP = 1_000
+VERIFY_PAGE = 1_000
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Diagnosis:
+    """What was looked at, in order, and what was found."""
+
+    checks: tuple[str, ...]
+    findings: tuple[Reason, ...]
+
+
+def examine(*, verify: bool) -> Diagnosis:
+    """Make every check; `verify` also reads the whole feed of every store."""
+    checks: list[tuple[str, Callable[[], Iterator[Reason]]]] = [
+        ("settings", _settings),
+        ("data directory", _data_directory),
+        ("disk", _disk),
+        ("database", _database),
+        ("stores, workers, triggers", _observed),
+        ("dead letters", _dead_letters),
+    ]
+    if verify:
+        checks.append(("log of every store", _verified))
+    findings: list[Reason] = []
+    for _, check in checks:
+        try:
+            findings += check()
+        except (DatabaseError, InterfaceError) as error:
+            findings.append(reason("DATABASE_UNAVAILABLE", "control plane", f"{type(error).__name__}: {error}".strip()))
+    return Diagnosis(checks=tuple(name for name, _ in checks), findings=_once(findings))
+
+
+def _once(findings: Sequence[Reason]) -> tuple[Reason, ...]:
+    """Keep the first of those that say the same of the same; what stands in the way comes first."""
+    kept = {(each.code, each.subject): each for each in reversed(findings)}
+    return tuple(sorted(reversed(kept.values()), key=lambda each: not each.blocking))
+
+
+def _settings() -> Iterator[Reason]:
+    if settings.DEBUG:
+        yield reason("DEBUG_ON", "DEBUG", "debugging is on")
+    if "*" in settings.ALLOWED_HOSTS:
+        yield reason("HOSTS_OPEN", "ALLOWED_HOSTS", "every host name is answered")
+    if not settings.HTTPS and not _loopback(settings.HOST):
+        yield reason("PLAIN_HTTP_EXPOSED", "HOST", f"plain HTTP on {settings.HOST}")
+
+
+def _loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _data_directory() -> Iterator[Reason]:
+    data = Path(settings.DATA_DIR)
+    if not os.access(data, os.R_OK | os.W_OK | os.X_OK):
+        yield reason("DATA_DIR_UNUSABLE", str(data), "this user cannot read and write it")
+        return
+    for path in [data / "secrets", *sorted((data / "secrets").glob("*"))]:
+        if path.exists() and stat.S_IMODE(path.stat().st_mode) & 0o077:
+            yield reason("DATA_DIR_EXPOSED", str(path), f"mode {stat.S_IMODE(path.stat().st_mode):04o} lets others in")
+
+
+def _disk() -> Iterator[Reason]:
+    usage = shutil.disk_usage(settings.DATA_DIR)
+    if usage.free < min(DISK_FREE_PART * usage.total, 10 * DISK_FREE_BYTES) or usage.free < DISK_FREE_BYTES:
+        free = f"{usage.free / 1024**2:,.0f} MiB of {usage.total / 1024**2:,.0f} are free"
+        yield reason("DISK_NEARLY_FULL", str(settings.DATA_DIR), free)
+
+
+def _database() -> Iterator[Reason]:
+    executor = MigrationExecutor(connection)
+    pending = executor.migration_plan(executor.loader.graph.leaf_nodes())
+    if pending:
+        names = ", ".join(f"{migration.app_label} {migration.name}" for migration, _ in pending[:5])
+        yield reason("DATABASE_BEHIND", "control plane", f"{len(pending)} migrations are missing: {names}")
+
+
+def _observed() -> Iterator[Reason]:
+    yield from observe(write=True).reasons
+
+
+def _dead_letters() -> Iterator[Reason]:
+    for name in Namespace.objects.order_by("name").values_list("name", flat=True):
+        count = work.count_by_state(name, cap=COUNT_CAP).get(State.DEAD_LETTER, 0)
+        if count:
+            many = f"more than {COUNT_CAP}" if count > COUNT_CAP else str(count)
+            yield reason("DEAD_LETTERS", f"namespace {name}", f"{many} dead letter{'' if count == 1 else 's'}")
+
+
+def _verified() -> Iterator[Reason]:
+    for name in Namespace.objects.order_by("name").values_list("name", flat=True):
+        where = f"namespace {name}"
+        try:
+            trouble = _gap(name)
+        except (EngineError, ApiError) as error:
+            trouble = error.message
+        if trouble:
+            yield reason("VERIFY_FAILED", where, trouble)
+
+
+def _gap(namespace: str) -> str:
+    """Read the feed from its floor to its head: checksums are checked on the way; return what is wrong, or nothing."""
+    opened = store_of_known(namespace)
+    cursor = opened.start()
+    expected = cursor.sequence + 1
+    while True:
+        page = opened.changes(cursor, limit=VERIFY_PAGE)
+        for operation in page.operations:
+            if operation.sequence != expected:
+                return f"operation {expected} is missing; {operation.sequence} comes next"
+            expected += 1
+        if page.cursor == cursor:
+            return "" if expected > page.head else f"the feed ends at {expected - 1}, before its head {page.head}"
+        cursor = page.cursor

@@ -103,6 +103,13 @@ class WholeRequestWorker(ThreadWorker):  # type: ignore[misc]
         self._arrived_at = budget.arrived_at
         self._refusing = refusing
 
+    def handle_exit(self, sig: Any, frame: Any) -> None:
+        """Begin to stop: requests that wait for something answer what they have."""
+        from apps.http import stopping
+
+        stopping.begin()
+        super().handle_exit(sig, frame)
+
     # Taking in
 
     def accept(self, listener: Any) -> None:

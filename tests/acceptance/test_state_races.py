@@ -7,6 +7,7 @@ import http.client
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -184,6 +185,29 @@ def test_a_waiting_reader_is_woken_by_a_write_in_another_process(db: FeltDB, ins
     waiting.join(30)
     assert [name for _, name in waited] == ["w-1"] * 4
     assert max(at for at, _ in waited) - written < 1.0
+
+
+def test_stopping_the_server_answers_waiting_readers_and_lets_go_at_once(tmp_path: Path) -> None:
+    with Instance(tmp_path / "data", WEB_WORKERS="2") as own:
+        own.start_server()
+        key = own.new_key("state:read", "events:read")
+        with FeltDB(own.url, key) as client:
+            begin = client.changes("now").cursor
+        answers: list[int] = []
+
+        def wait(_: int) -> None:
+            headers = {"Authorization": f"Bearer {key}"}
+            url = f"{own.url}/v1/changes?wait=30&after={begin}"
+            answers.append(httpx.get(url, headers=headers, timeout=60).status_code)
+
+        waiting = threading.Thread(target=together, args=(wait, 4))
+        waiting.start()
+        time.sleep(1)
+        began = time.monotonic()
+        own.stop()
+        waiting.join(30)
+        assert time.monotonic() - began < 6
+        assert answers == [200] * 4
 
 
 def raw(instance: Instance, key: str, request: str, body: bytes = b"", **headers: str) -> tuple[int, dict, bytes]:

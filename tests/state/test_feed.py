@@ -5,6 +5,7 @@ import time
 
 import pytest
 
+from apps.http import stopping
 from apps.state.services import feed
 
 
@@ -182,8 +183,8 @@ def test_more_waiting_readers_than_the_bound_are_told_to_come_back(client, monke
 
 
 def test_stopping_the_process_ends_every_wait(client, monkeypatch):
-    monkeypatch.setattr(feed, "_stopping", threading.Event())
-    timer = later(0.2, feed.stop_waiting)
+    monkeypatch.setattr(stopping, "_asked", threading.Event())
+    timer = later(0.2, stopping.begin)
     began = time.monotonic()
     assert changes(client, wait=30)["operations"] == []
     timer.join()

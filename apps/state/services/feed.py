@@ -1,7 +1,7 @@
 """The feed of changes, by pages and by waiting for the next one.
 
 A waiting request holds a thread. How many may wait at once in this process is bounded, and a process that is
-being stopped ends all waits at once (`stop_waiting`).
+being stopped ends all waits within `WAIT_SLICE_S`: each answers what it has.
 """
 
 import threading
@@ -9,7 +9,7 @@ import time
 
 from django.conf import settings
 
-from apps.http import budget
+from apps.http import budget, stopping
 from apps.http.errors import ApiError
 from apps.state.calls import Call
 from apps.state.inputs import ChangesRequest
@@ -17,8 +17,6 @@ from apps.state.limits import WAIT_SLICE_S
 from apps.state.services.doors import may_read
 from apps.state.stores import store
 from feltdb_engine import Changes, Cursor, Store
-
-_stopping = threading.Event()
 
 
 class Waiters:
@@ -42,11 +40,6 @@ class Waiters:
 _waiters = Waiters(settings.FEED_MAX_WAITING)
 
 
-def stop_waiting() -> None:
-    """End every wait of this process now; each answers what it has."""
-    _stopping.set()
-
-
 def changes(call: Call, wanted: ChangesRequest) -> Changes:
     """Return the operations after a place in the feed; waits for some where the caller asks for it.
 
@@ -59,7 +52,7 @@ def changes(call: Call, wanted: ChangesRequest) -> Changes:
         return found
     with _waiters, budget.waiting(wanted.wait_s):
         until = time.monotonic() + wanted.wait_s
-        while not found.operations and not _stopping.is_set():
+        while not found.operations and not stopping.begun():
             left = until - time.monotonic()
             if left <= 0:
                 break

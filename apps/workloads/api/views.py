@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from rest_framework.response import Response
 
-from apps.http import budget
+from apps.http import budget, stopping
 from apps.http.errors import ApiError
 from apps.keys.views import KeyedRequest, KeyedView
 from apps.state import cursors
@@ -250,7 +250,7 @@ def _claim_waiting(command: ClaimNext, wait_ms: int) -> list[Claim]:
         return claims
     try:
         with budget.waiting(wait_ms / 1000):
-            while not claims and (left := until - time.monotonic()) > 0:
+            while not claims and not stopping.begun() and (left := until - time.monotonic()) > 0:
                 bell().wait(heard, min(left, limits.WAITING_LOOK_S))
                 heard = bell().number()
                 claims = services.claim_next(command, now_ms=now_ms())

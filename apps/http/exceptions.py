@@ -81,6 +81,9 @@ def refusal(exception: Exception) -> ApiError:
         return ApiError("FORBIDDEN", "This is not allowed.")
     if isinstance(exception, SuspiciousOperation):
         return suspicious(exception)
+    if isinstance(exception, ValueError | DataError) and "NUL" in str(exception):
+        # PostgreSQL takes no NUL; a view that looked something up by such a text meant no harm.
+        return ApiError("VALIDATION_ERROR", "A value in the request's target cannot hold NUL.")
     if _is_database_outage(exception):
         return ApiError("DATABASE_UNAVAILABLE", "The database is busy or away; try again.", headers=RETRY_SOON)
     return ApiError("INTERNAL_ERROR", "The server failed; its log has the reason.")

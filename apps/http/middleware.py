@@ -42,7 +42,8 @@ class RequestIdMiddleware:
 
 
 class GateMiddleware:
-    """Refuses what no view should see: another `FeltDB-Protocol` (none means this one), and NUL in the target."""
+    """Refuses another `FeltDB-Protocol` (none means this one), and for the console, whose views ask no such question,
+    NUL in the target: PostgreSQL takes none."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
         self.get_response = get_response
@@ -53,7 +54,7 @@ class GateMiddleware:
             message = f"This server speaks protocol {PROTOCOL}; leave FeltDB-Protocol out or send that."
             headers = {"FeltDB-Protocol": PROTOCOL}
             return envelope.response(request, ApiError("PROTOCOL_UNSUPPORTED", message, headers=headers))
-        if "\0" in request.path_info or "%00" in request.META.get("QUERY_STRING", ""):
+        if is_console(request) and ("\0" in request.path_info or "%00" in request.META.get("QUERY_STRING", "")):
             return envelope.response(request, ApiError("REQUEST_REFUSED", "A request's target cannot hold NUL."))
         return self.get_response(request)
 

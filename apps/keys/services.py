@@ -125,7 +125,7 @@ def revoke_key(key_id: str, *, by: Principal, now: datetime | None = None) -> Ap
     """
     now = now or utc_now()
     with epoch.shared().moving(), transaction.atomic(durable=True):
-        key = ApiKey.objects.select_for_update().filter(pk=key_id).first()
+        key = ApiKey.objects.select_for_update().filter(pk=key_id).first() if key_id.isalnum() else None
         if key is None or not may_see(by, key):
             raise KeyNotFound(f"there is no key '{key_id}'")
         _check_held(key, by)
@@ -140,7 +140,7 @@ def revoke_key(key_id: str, *, by: Principal, now: datetime | None = None) -> Ap
 
 def get_key(key_id: str, *, reader: Principal) -> ApiKey:
     """Return the key. Raises KeyNotFound alike for none and for one with a namespace `reader` may not see."""
-    key = ApiKey.objects.filter(pk=key_id).first()
+    key = ApiKey.objects.filter(pk=key_id).first() if key_id.isalnum() else None
     if key is None or not may_see(reader, key):
         raise KeyNotFound(f"there is no key '{key_id}'")
     return key

@@ -11,6 +11,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from apps.http.errors import ApiError
+from apps.keys.models import ApiKey
 from apps.keys.views import KeyedRequest, KeyedView
 from feltdb_engine import errors as engine
 from feltsite.urls import handler400, handler403, handler404, handler500
@@ -72,6 +73,16 @@ class Fail(KeyedView):
         raise FAILURES[kind]
 
 
+class Lookup(KeyedView):
+    """Looks something up by whatever the path holds."""
+
+    scopes = {"GET": None}
+
+    def get(self, request: KeyedRequest, key_id: str) -> Response:
+        """Find nothing."""
+        raise Http404(str(ApiKey.objects.filter(pk=key_id).first()))
+
+
 class Unscoped(APIView):
     """A DRF view whose author forgot scopes."""
 
@@ -100,6 +111,7 @@ urlpatterns = [
     path("probe/echo", Echo.as_view()),
     path("probe/optional", OptionalBody.as_view()),
     path("probe/fail/<str:kind>", Fail.as_view()),
+    path("probe/lookup/<str:key_id>", Lookup.as_view()),
     path("probe/unscoped", Unscoped.as_view()),
     path("probe/plain-bug", plain_bug),
     path("probe/plain-page", plain_page),

@@ -4,10 +4,10 @@ from django.contrib import admin
 from django.urls import URLPattern, URLResolver, include, path
 
 urlpatterns: list[URLPattern | URLResolver] = [
+    path("v1/", include("apps.state.api.urls")),  # first, as the routes asked for most
     path("admin/", admin.site.urls),
     path("", include("apps.operations.api.urls")),
     path("v1/", include("apps.keys.api.urls")),
-    path("v1/", include("apps.state.api.urls")),
     path("v1/", include("apps.workloads.api.urls")),
     path("v1/", include("apps.triggers.api.urls")),
 ]

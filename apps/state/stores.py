@@ -10,6 +10,7 @@ import re
 import threading
 import time
 from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
 
 from django.conf import settings
@@ -90,9 +91,14 @@ os.register_at_fork(after_in_child=_start_anew_in_child)
 
 def directory(namespace: str) -> Path:
     """Return where the store of `namespace` lies. Raises FORBIDDEN for a name no namespace can have."""
+    return _directory(settings.DATA_DIR, namespace)
+
+
+@lru_cache(maxsize=MAX_OPEN_STORES)
+def _directory(data_dir: Path, namespace: str) -> Path:
     if not _NAME.fullmatch(namespace):
         raise unknown_namespace()
-    return Path(settings.DATA_DIR) / "namespaces" / namespace
+    return Path(data_dir) / "namespaces" / namespace
 
 
 def store(namespace: str) -> Store:

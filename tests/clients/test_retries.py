@@ -17,6 +17,9 @@ from feltdb_client import (
     VersionConflict,
     put,
 )
+from feltdb_client.retry import RETRIED_CODES
+
+from apps.http.codes import CODES
 
 RECORD = {"id": "a", "key": "c:a", "version": 1, "sequence": 1, "updated_at_ms": 5, "value": {"n": 1}}
 OUTCOME = {
@@ -27,6 +30,10 @@ OUTCOME = {
     "duplicate": False,
     "operationIds": ["operation:i:1"],
 }
+
+
+def test_every_code_the_client_repeats_is_one_of_the_servers():
+    assert set(CODES) >= RETRIED_CODES
 
 
 class Script:
@@ -100,7 +107,7 @@ def test_a_transaction_is_repeated_with_the_id_in_its_body():
         DOWN,
         httpx.RemoteProtocolError("cut"),
         refused(503, "COMMIT_UNKNOWN"),
-        refused(503, "DEADLINE_EXCEEDED"),
+        refused(503, "SERVICE_OVERLOADED", reason="DEADLINE"),
         refused(503, "STORAGE_REBUILDING"),
         refused(429, "RATE_LIMITED"),
         (502, {}),
@@ -164,7 +171,9 @@ def test_a_write_that_may_have_happened_ends_in_its_transaction_id(last):
     assert raised.value.transaction_id == "mine"
 
 
-@pytest.mark.parametrize("last", [DOWN, refused(503, "SERVICE_OVERLOADED"), refused(503, "DEADLINE_EXCEEDED")])
+@pytest.mark.parametrize(
+    "last", [DOWN, refused(503, "SERVICE_OVERLOADED"), refused(503, "SERVICE_OVERLOADED", reason="DEADLINE")]
+)
 def test_a_write_that_certainly_did_nothing_does_not_claim_otherwise(last):
     script = Script(last)
     with script.client(total_s=1.0) as db, pytest.raises(Unreachable):

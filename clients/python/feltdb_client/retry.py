@@ -12,7 +12,6 @@ RETRIED_CODES = frozenset(
     {
         "COMMIT_UNKNOWN",
         "DATABASE_UNAVAILABLE",
-        "DEADLINE_EXCEEDED",
         "RATE_LIMITED",
         "SERVICE_OVERLOADED",
         "STORAGE_REBUILDING",
@@ -35,5 +34,5 @@ class Patience:
 
     def wait_s(self, attempt: int, retry_after_s: float | None) -> float:
         """Return the seconds before attempt `attempt` + 1 (attempts count from 1); at least what the server asks."""
-        longest = min(self.longest_wait_s, self.first_wait_s * 2 ** min(attempt - 1, 32))
+        longest: float = min(self.longest_wait_s, self.first_wait_s * 2 ** min(attempt - 1, 32))
         return max(longest * (0.5 + self.jitter() / 2), retry_after_s or 0.0)

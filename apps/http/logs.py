@@ -16,8 +16,8 @@ from apps.http import request_id as ambient
 
 _KEY = re.compile(r"\b(fdb_[A-Za-z0-9]+_[A-Za-z0-9]+)_[A-Za-z0-9_-]{8,}")
 _NAMED = re.compile(
-    r"(?i)\b(bearer\s+|(?:password|passwd|secret|token|api_key|access_token|sessionid|csrftoken)[\"']?\s*[=:]\s*[\"']?)"
-    r"[^\s\"'&,;]{6,}"
+    r"(?i)\b(bearer\s+|(?:password|passwd|secret|token|api_key|access_token|sessionid|csrftoken)[\"']?\s*[=:]\s*)"
+    r"(?:\"[^\"\n]+\"|'[^'\n]+'|[^\s\"'&,;]{6,})"
 )
 _IN_URL = re.compile(r"(://[^/\s:@]+:)[^/\s@]+@")
 _PLAIN = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "request_id", "taskName"}
@@ -66,18 +66,18 @@ class OneLineJson(JsonFormatter):
         super().__init__("%(message)s", json_ensure_ascii=False, json_default=str)
 
     def add_fields(self, log_data: dict[str, Any], record: logging.LogRecord, message_dict: dict[str, Any]) -> None:
-        """Put the fixed members first, then those of the event."""
+        """Put the fixed members first, then those of the event; every text is redacted before it is quoted."""
         log_data.update(at=_instant(record), level=record.levelname.lower(), logger=record.name)
-        log_data["message"] = record.getMessage()
+        log_data["message"] = redacted(record.getMessage())
         if getattr(record, "request_id", ""):
             log_data["request_id"] = record.request_id  # type: ignore[attr-defined]
-        log_data.update({name: value for name, value in members(record).items() if not isinstance(value, tuple)})
+        for name, value in members(record).items():
+            if value is None or isinstance(value, bool | int | float):
+                log_data[name] = value
+            elif not isinstance(value, tuple):
+                log_data[name] = redacted(str(value))
         if record.exc_info:
-            log_data["exception"] = self.formatException(record.exc_info)
-
-    def format(self, record: logging.LogRecord) -> str:
-        """Return the line."""
-        return redacted(super().format(record))
+            log_data["exception"] = redacted("".join(self.formatException(record.exc_info)))
 
 
 def _instant(record: logging.LogRecord) -> str:

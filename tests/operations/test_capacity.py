@@ -94,3 +94,14 @@ def test_no_variable_is_read_that_is_not_in_the_table() -> None:
             for piece in text.split(call)[1:]:
                 assert piece.split('"')[1] in known
         assert "os.environ.get" not in text
+
+
+def test_the_readme_names_only_variables_there_are_and_leads_to_all_of_them() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    table = readme[readme.index("## Settings") :]
+    known = {variable.name for variable in environment.VARIABLES}
+    named = {
+        name for line in table.splitlines() if line.startswith("| `") for name in line.split("|")[1].split("`")[1::2]
+    }
+    assert named and named <= known
+    assert "docs/settings.md" in table

@@ -1,6 +1,6 @@
-"""Far more than the server can do, open loop: refusals are quick, what is accepted is in time, probes and console answer.
+"""Far more than the server can do, open loop: quick refusals, answers in time, probes and console alive, nothing lost.
 
-Full speed is back at once, and nothing that was acknowledged is lost. About 25 s; the server has a core of its own.
+Full speed is back at once. About 25 s; the server has a core of its own.
 """
 
 import json

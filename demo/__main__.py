@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+from feltdb_client import FeltDB, put
 
 from demo.account import THRESHOLD_MINUTES, Account, is_late, take_account
 from demo.flights import COLLECTION, DataMissing, flights
@@ -58,24 +59,18 @@ def define_trigger(client: httpx.Client) -> None:
     ).raise_for_status()
 
 
-def import_flights(client: httpx.Client, rows: Iterator[Flight], total: int, size: int) -> float:
+def import_flights(db: FeltDB, rows: Iterator[Flight], total: int, size: int) -> float:
     """Insert all rows in transactions of `size`, with progress; return records per second.
 
-    Each transaction has an id of its own, so that sending one again after a lost answer would change nothing.
+    Each transaction has an id of its own, under which the client sends it again when an answer is lost.
     """
     started = shown = time.monotonic()
     done = 0
     for number, batch in enumerate(batches(rows, size)):
-        client.post(
-            "/transactions",
-            json={
-                "transactionId": f"flights-{size}-{number}",
-                "operations": [
-                    {"collection": COLLECTION, "id": name, "value": value, "requireAbsent": True}
-                    for name, value in batch
-                ],
-            },
-        ).raise_for_status()
+        db.commit(
+            [put(COLLECTION, name, value, create=True) for name, value in batch],
+            transaction_id=f"flights-{size}-{number}",
+        )
         done += len(batch)
         now = time.monotonic()
         if now - shown >= 2 or done == total:
@@ -129,13 +124,14 @@ def demonstrate(instance: Instance, rows: dict[str, dict[str, Any]], transaction
     late = [name for name, value in rows.items() if is_late(value)]
     instance.start_server()
     instance.start_worker()
-    with instance.client(instance.new_key(*SCOPES)) as client:
+    key = instance.new_key(*SCOPES)
+    with instance.client(key) as client, FeltDB(instance.url, key) as db:
         say(f"Serving at {instance.url}.")
         say(f"{len(late):,} of {len(rows):,} flights came more than {THRESHOLD_MINUTES} minutes late.")
-        client.put("/collections/settings/compensation", json={"closed_for": late[0]}).raise_for_status()
+        db.put("settings", "compensation", {"closed_for": late[0]})
         define_trigger(client)
         say(f"Importing in transactions of {transaction_size}:")
-        import_rate = import_flights(client, iter(rows.items()), len(rows), transaction_size)
+        import_rate = import_flights(db, iter(rows.items()), len(rows), transaction_size)
         memory = instance.memory_bytes()
         say("Waiting for the work that the late ones called for:")
         work_rate = wait_for_work(client, len(late))

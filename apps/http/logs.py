@@ -44,6 +44,17 @@ class RequestId(logging.Filter):
         return True
 
 
+class OnlyFailures(logging.Filter):
+    """Drops Django's line for each answer of 500 and above that is a refusal: under overload they are many.
+
+    The access log has them, and metrics count them; an exception is a failure and stays.
+    """
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Keep what has an exception, and what is no answer."""
+        return record.exc_info is not None or getattr(record, "status_code", 500) == 500
+
+
 class TextFormatter(logging.Formatter):
     """`time LEVEL logger message  name=value ...  [request id]`; a traceback follows on lines of its own."""
 
@@ -90,7 +101,7 @@ def configuration(form: str, level: str) -> dict[str, Any]:
     return {
         "version": 1,
         "disable_existing_loggers": False,
-        "filters": {"request_id": {"()": RequestId}},
+        "filters": {"request_id": {"()": RequestId}, "only_failures": {"()": OnlyFailures}},
         "formatters": {"line": {"()": formatter}},
         "handlers": {
             "stderr": {
@@ -105,7 +116,6 @@ def configuration(form: str, level: str) -> dict[str, Any]:
             # gunicorn and Django hang handlers of their own on theirs; one stream in one form is enough.
             "gunicorn.error": {"handlers": [], "propagate": True, "level": level},
             "gunicorn.access": {"handlers": [], "propagate": False, "level": "CRITICAL"},
-            # Refusals are answers, not failures; the access log has them. Failures log their exception themselves.
-            "django.request": {"handlers": [], "propagate": True, "level": "ERROR"},
+            "django.request": {"handlers": [], "propagate": True, "level": "ERROR", "filters": ["only_failures"]},
         },
     }

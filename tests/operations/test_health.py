@@ -16,7 +16,7 @@ from django.test import Client
 from apps.http import strict_json
 from apps.operations.models import WorkerProcess
 from apps.operations.reasons import REASONS, Severity
-from apps.operations.services import health, liveness, probing
+from apps.operations.services import doctor, health, liveness, probing
 from apps.operations.services.liveness import Life
 from apps.state import stores
 from apps.triggers.models import NamespacePosition
@@ -159,6 +159,11 @@ def test_a_stopped_process_that_has_the_writers_turn_is_a_stalled_store_until_it
         status, body = ready()
         assert (status, body["code"]) == (503, "STORAGE_STALLED")
         assert "stopped" in body["reasons"][0]["next_step"]
+        assert (
+            'feltdb_reasons{code="STORAGE_STALLED",severity="blocking"} 1.0'
+            in Client().get("/metrics").content.decode()
+        )
+        assert [each.code for each in doctor.examine(verify=False).findings if each.blocking] == ["STORAGE_STALLED"]
         holder.kill()
         holder.wait()
     probing._hanging[namespace].join(5)

@@ -113,3 +113,16 @@ def test_each_request_is_one_event_with_its_route_status_and_key(
 def test_the_configuration_is_one_logging_takes_in_both_forms() -> None:
     for form in ("text", "json"):
         logging.config.DictConfigurator(logs.configuration(form, "INFO"))
+
+
+@pytest.mark.django_db
+def test_refusals_fill_no_log_and_failures_do(api: Any, caplog: pytest.LogCaptureFixture, monkeypatch: Any) -> None:
+    from apps.operations.admission import Admission, Lane
+
+    client = api()
+    monkeypatch.setattr(Admission, "enter", lambda self, lane: lane is Lane.PROBE)
+    with caplog.at_level(logging.DEBUG, logger="django.request"):
+        assert client.get("/v1/revision").status_code == 503
+        assert not [record for record in caplog.records if record.name == "django.request"]
+        logging.getLogger("django.request").error("Internal Server Error", extra={"status_code": 500})
+    assert [record.status_code for record in caplog.records if record.name == "django.request"] == [500]

@@ -39,7 +39,7 @@ class Truth(Collector):
     def collect(self) -> Iterator[Metric]:
         """Yield every gauge. A database that does not answer leaves out what is read from it, and says so."""
         started = time.monotonic()
-        seen = observe()
+        seen = observe(write=True)  # so that a stalled store shows here too, within one scrape
         yield from _instance(seen)
         yield from _stores(seen)
         failed = 0

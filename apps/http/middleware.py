@@ -9,7 +9,7 @@ from collections.abc import Callable
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 
-from apps.http import envelope
+from apps.http import envelope, numbers
 from apps.http import request_id as ambient
 from apps.http.codes import CODES, code_for
 from apps.http.console import is_console
@@ -43,7 +43,7 @@ class RequestIdMiddleware:
 
 class GateMiddleware:
     """Refuses another `FeltDB-Protocol` (none means this one), and for the console, whose views ask no such question,
-    NUL in the target: PostgreSQL takes none."""
+    NUL in the target: PostgreSQL takes none. Gives numbers in the form that `FeltDB-Numbers` asks for."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
         self.get_response = get_response
@@ -56,7 +56,14 @@ class GateMiddleware:
             return envelope.response(request, ApiError("PROTOCOL_UNSUPPORTED", message, headers=headers))
         if is_console(request) and ("\0" in request.path_info or "%00" in request.META.get("QUERY_STRING", "")):
             return envelope.response(request, ApiError("REQUEST_REFUSED", "A request's target cannot hold NUL."))
-        return self.get_response(request)
+        if "HTTP_FELTDB_NUMBERS" not in request.META:
+            return self.get_response(request)
+        try:
+            as_strings = numbers.asked(request)
+        except ApiError as refusal:
+            return envelope.response(request, refusal)
+        answer = self.get_response(request)
+        return numbers.as_strings(answer) if as_strings else answer
 
 
 class JSONErrorsMiddleware:

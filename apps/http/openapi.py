@@ -173,6 +173,7 @@ class RouteSchema(AutoSchema):
         shared = [
             header_parameter("X-Request-ID", "An id of yours for this request; it comes back, and goes into the log."),
             header_parameter("FeltDB-Protocol", "`1`, or left out; another value answers 426."),
+            header_parameter("FeltDB-Numbers", "`string` gives integers beyond 2^53 as strings."),
         ]
         if getattr(self.view, "namespaced", False):
             shared.append(

@@ -1,13 +1,15 @@
-"""What the documents tell people to type works as it stands. Cost: about 10 seconds."""
+"""What the documents tell people to type works as it stands. Cost: about 20 seconds."""
 
 import json
 import re
 import subprocess
 from pathlib import Path
 
+import httpx
 import pytest
 
 from demo.instance import ROOT, Instance
+from tests.acceptance.browser import browser
 
 pytestmark = pytest.mark.acceptance
 
@@ -27,3 +29,17 @@ def test_the_examples_of_the_api_page_run_as_written_and_none_is_refused(tmp_pat
     assert len(answers) == calls
     refused = [answer for answer in answers if "code" in answer]
     assert refused == []
+
+
+def test_the_live_reference_shows_every_route_in_a_browser_and_loads_nothing_from_elsewhere(tmp_path: Path) -> None:
+    with Instance(tmp_path / "data") as instance, browser() as seen:
+        instance.start_server()
+        asked: list[str] = []
+        seen.page.on("request", lambda request: asked.append(request.url))
+        seen.page.goto(f"{instance.url}/v1/docs")
+        paths = httpx.get(f"{instance.url}/v1/openapi.json").json()["paths"]
+        expected = sum(len(methods) for methods in paths.values())
+        seen.page.wait_for_function(f"document.querySelectorAll('.opblock').length === {expected}")
+        seen.page.get_by_text("/v1/collections/{collection}", exact=True).first.click()
+        assert all(url.startswith((instance.url, "data:")) for url in asked), asked
+        seen.check()

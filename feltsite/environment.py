@@ -161,7 +161,7 @@ VARIABLES: tuple[Variable, ...] = (
     Variable(
         name="WORKER_CONCURRENCY",
         kind="whole",
-        default="4",
+        default="8",
         low=1,
         high=64,
         meaning="programs that run at once in the worker",

@@ -125,7 +125,10 @@ class ClaimById:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ClaimNext:
-    """A worker asks for the next `max` workloads it can run. `definitions` None: any its capabilities allow."""
+    """A worker asks for the next `max` workloads it can run. `definitions` None: any its capabilities allow.
+
+    `start`: it begins them at once, so that claiming and starting are one step.
+    """
 
     namespace: str
     worker_id: str
@@ -134,6 +137,7 @@ class ClaimNext:
     definitions: frozenset[str] | None = None
     max: int = 1
     lease_ms: int = limits.DEFAULT_LEASE_MS
+    start: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -202,6 +206,14 @@ class Completion:
     output: JSON
     artifacts: tuple[str, ...] = ()
     schema_version: int = 1
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Report:
+    """One success of several to be recorded together."""
+
+    fence: Fence
+    completion: Completion
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

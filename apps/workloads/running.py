@@ -26,7 +26,8 @@ class Running:
         self.lost: str | None = None
         self.renew_every_s = min(lease_ms, claim.timeouts.get("heartbeat_ms", lease_ms)) / 3000
         self.expires_at_ms = claim.expires_at_ms
-        self.started_at_ms: int | None = None
+        self.started_at_ms = claim.claimed_at_ms
+        self.program_over = False
 
     @property
     def workload_id(self) -> str:
@@ -47,7 +48,7 @@ class Running:
     def deadline_at_ms(self) -> int | None:
         """When the attempt will be timed out."""
         length = self.claim.timeouts.get("execution_ms")
-        return None if length is None or self.started_at_ms is None else self.started_at_ms + length
+        return None if length is None else self.started_at_ms + length
 
     def cancelled(self) -> bool:
         """Tell whether to give up."""

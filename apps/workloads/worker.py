@@ -2,6 +2,7 @@
 
     main thread     claims what the free slots can take; waits for the bell, a free slot or the poll
     slots           each runs one program at a time and reports what became of it
+    reporter        records the successes that have gathered, together (`reporter.py`)
     keeper          renews the lease of everything that runs, a third of the lease before it ends at the latest
     steps           each background step (the sweep; others are given, such as trigger evaluation) in a thread of its
                     own, so that one that fails or hangs holds up no other
@@ -22,7 +23,6 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from django.db import DatabaseError, InterfaceError, close_old_connections, connections
 
@@ -32,12 +32,19 @@ from apps.workloads.capabilities import Cancelled, Failed
 from apps.workloads.clock import now_ms
 from apps.workloads.commands import Claim, ClaimNext, Completion, Failure
 from apps.workloads.errors import WorkloadError
+from apps.workloads.reporter import Reporter
 from apps.workloads.running import Running
 from apps.workloads.worker_options import Step, WorkerOptions
 
 __all__ = ["Step", "Worker", "WorkerOptions", "stop_on_signals"]
 
 logger = logging.getLogger("feltdb.worker")
+
+_HELD_PER_SLOT = 4
+"""Claims a worker holds for each slot: one that runs, others whose success is being recorded."""
+
+_GATHER_S = 0.003
+"""Seconds after a slot fell free until the next claim, for other slots to fall free too."""
 
 _THREADS_END_S = 2.0
 """Seconds that a stopped worker waits for its threads to close their connections; a hanging program is left behind."""
@@ -58,6 +65,8 @@ class Worker:
         self._lock = threading.Lock()
         self._threads: list[threading.Thread] = []
         self._turn = 0
+        self._most_held = _HELD_PER_SLOT * options.concurrency
+        self._reporter = Reporter(self._put_away, self._over)
 
     def stop(self) -> None:
         """Ask the worker to stop, from any thread. `run` returns within the grace."""
@@ -83,6 +92,8 @@ class Worker:
                 continue
             if not claimed:
                 bell().wait(heard, self.options.poll_s, stop=self._wake)
+                if self._busy():
+                    self._stop.wait(_GATHER_S)  # programs end together: claim for all free slots, not one by one
         self._drain()
 
     def run_once(self) -> int:
@@ -104,7 +115,7 @@ class Worker:
         return attempts
 
     def _start_threads(self, *, with_steps: bool) -> None:
-        jobs: list[tuple[str, Callable[[], None]]] = [("keeper", self._keep_leases)]
+        jobs: list[tuple[str, Callable[[], None]]] = [("keeper", self._keep_leases), ("reporter", self._reporter.run)]
         jobs += [(f"slot-{number}", self._slot) for number in range(self.options.concurrency)]
         if with_steps:
             jobs += [(f"step-{step.name}", _bound(self._repeat, step)) for step in self._steps]
@@ -120,8 +131,14 @@ class Worker:
         with self._lock:
             return len(self._running)
 
+    def _free(self) -> int:
+        """Return how many programs could begin: slots that are free, while not too much waits to be recorded."""
+        with self._lock:
+            executing = sum(not running.program_over for running in self._running.values())
+            return min(self.options.concurrency - executing, self._most_held - len(self._running))
+
     def _claim_for_free_slots(self) -> int:
-        free = min(self.options.concurrency - self._busy(), limits.MAX_BATCH)
+        free = min(self._free(), limits.MAX_BATCH)
         if free <= 0:
             return 0
         close_old_connections()
@@ -150,6 +167,7 @@ class Worker:
             definitions=known,
             max=most,
             lease_ms=self.options.lease_ms,
+            start=True,
         )
 
     def _take_up(self, claim: Claim) -> None:
@@ -171,7 +189,6 @@ class Worker:
             except Exception:
                 logger.exception("%s: reporting failed; its lease will run out", running.workload_id)
                 connections.close_all()
-            finally:
                 self._put_away(running)
         connections.close_all()
 
@@ -182,28 +199,25 @@ class Worker:
 
     def _execute(self, running: Running) -> None:
         close_old_connections()
+        say = self._reporter
         fence = running.claim.fence
-        try:
-            row = self._reporting(running, lambda: services.start(fence, now_ms=now_ms()))
-        except WorkloadError as error:
-            logger.info("%s: not started (%s)", running.workload_id, error.code)
+        outcome = self._run_program(running)
+        if isinstance(outcome, Completion):
+            running.program_over = True
+            say.succeeded(running, outcome)
+            self._wake.set()
             return
-        running.started_at_ms = row.started_at_ms
-        report = self._run_program(running)
-        try:
-            self._reporting(running, report)
-        except WorkloadError as error:
-            if error.code in ("WORKLOAD_SECRET_REJECTED", "WORKLOAD_INVALID"):
-                failure = Failure(kind="execution_error", error=f"the output was refused: {error.message}")
-                self._reporting(running, lambda: services.fail(fence, failure, now_ms=now_ms()))
-            elif error.code == "WORKLOAD_TRANSITION_DENIED":
-                # The cancellation came after the last look: the work is over, so give it up as asked.
-                self._reporting(running, lambda: services.confirm_cancel(fence, now_ms=now_ms()))
-            else:
-                logger.warning("%s: its report came too late (%s)", running.workload_id, error.code)
+        if isinstance(outcome, Failure):
+            say.failed(running, outcome)
+        elif running.cancel_requested:
+            say.report(running, lambda: services.confirm_cancel(fence, now_ms=now_ms()))
+        else:
+            say.report(running, lambda: services.hand_back(fence, now_ms=now_ms()))
+        self._put_away(running)
 
-    def _run_program(self, running: Running) -> Callable[[], Any]:
-        """Run the program and return how to report what became of it."""
+    @staticmethod
+    def _run_program(running: Running) -> Completion | Failure | None:
+        """Run the program and return what became of it; None when it gave up because it was asked to."""
         fence = running.claim.fence
         found = capabilities.find(running.claim.definition_id)
         try:
@@ -211,34 +225,15 @@ class Worker:
                 raise Failed("capability_missing", f"{running.claim.definition_id} is not installed here")
             output = found.program(running.claim.input, running)
         except Cancelled:
-            if running.cancel_requested:
-                return lambda: services.confirm_cancel(fence, now_ms=now_ms())
             if running.cancelled():
-                return lambda: services.hand_back(fence, now_ms=now_ms())
-            failure = Failure(kind="execution_error", error="the program gave up without being asked to")
+                return None
+            return Failure(kind="execution_error", error="the program gave up without being asked to")
         except Failed as failed:
-            failure = Failure(kind=failed.kind, error=failed.message, effect=failed.effect)
+            return Failure(kind=failed.kind, error=failed.message, effect=failed.effect)
         except BaseException as error:  # a program may raise anything, SystemExit too: it is the program's end only
             logger.warning("%s: %s failed", running.workload_id, running.claim.definition_id, exc_info=True)
-            failure = Failure(kind="execution_error", error=f"{type(error).__name__}: {error}")
-        else:
-            result = Completion(result_id=f"result_{fence.workload_id}_{fence.fencing_token}", output=output)
-            return lambda: services.complete(fence, result, now_ms=now_ms())
-        return lambda: _fail(running, failure)
-
-    def _reporting(self, running: Running, report: Callable[[], Any]) -> Any:
-        """Report, again and again while the database is away, as long as the lease can hold."""
-        pause_s = 0.05
-        while True:
-            try:
-                return report()
-            except (DatabaseError, InterfaceError):
-                connections.close_all()
-                if now_ms() >= running.expires_at_ms or self._over.is_set():
-                    raise
-                logger.warning("%s: the database did not take its report; trying again", running.workload_id)
-                time.sleep(pause_s)
-                pause_s = min(2 * pause_s, 1.0)
+            return Failure(kind="execution_error", error=f"{type(error).__name__}: {error}")
+        return Completion(result_id=f"result_{fence.workload_id}_{fence.fencing_token}", output=output)
 
     # Keeping leases
 
@@ -317,6 +312,7 @@ class Worker:
         self._new_beat.set()
         for _ in range(self.options.concurrency):
             self._claimed.put(None)
+        self._reporter.close()
         until = time.monotonic() + _THREADS_END_S
         for thread in self._threads:
             thread.join(max(0.0, until - time.monotonic()))
@@ -362,15 +358,3 @@ def stop_on_signals(worker: Worker) -> None:
 
 def _bound(method: Callable[[Step], None], step: Step) -> Callable[[], None]:
     return lambda: method(step)
-
-
-def _fail(running: Running, failure: Failure) -> Any:
-    fence = running.claim.fence
-    try:
-        return services.fail(fence, failure, now_ms=now_ms())
-    except WorkloadError as error:
-        if error.code != "WORKLOAD_SECRET_REJECTED":
-            raise
-        # What the program said of its failure looks like a secret: keep that it failed, not what it said.
-        hidden = Failure(kind=failure.kind, error="(hidden: it looked like a secret)", effect=failure.effect)
-        return services.fail(fence, hidden, now_ms=now_ms())

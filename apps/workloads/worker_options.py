@@ -19,7 +19,7 @@ def worker_name() -> str:
 class WorkerOptions:
     """How a worker works. `namespaces` None: all of them."""
 
-    concurrency: int = 4
+    concurrency: int = 8
     namespaces: tuple[str, ...] | None = None
     lease_ms: int = limits.DEFAULT_LEASE_MS
     poll_s: float = 1.0

@@ -308,7 +308,7 @@ def test_a_hanging_step_holds_up_no_other_and_no_work(work):
 
 def test_the_worker_outlives_a_database_that_is_away_for_a_while(work, monkeypatch, caplog):
     caplog.set_level(logging.CRITICAL, "feltdb.worker")
-    real, failures = services.complete, []
+    real, failures = services.complete_many, []
 
     def away(*args, **kwargs):
         if len(failures) < 3:
@@ -316,7 +316,7 @@ def test_the_worker_outlives_a_database_that_is_away_for_a_while(work, monkeypat
             raise OperationalError("away")
         return real(*args, **kwargs)
 
-    monkeypatch.setattr(services, "complete", away)
+    monkeypatch.setattr(services, "complete_many", away)
     made = work("a")
     with working(Worker(options())):
         eventually(lambda: state_of(made) == "SUCCEEDED")

@@ -15,6 +15,7 @@ from apps.workloads.commands import (
     Failure,
     Fence,
     Heartbeat,
+    Report,
     RetryPolicy,
     Subject,
     SweepReport,
@@ -24,7 +25,7 @@ from apps.workloads.services.admission import Prepared, admit, admit_many, prepa
 from apps.workloads.services.claiming import claim, claim_next, namespaces_with_work
 from apps.workloads.services.control import cancel, retry
 from apps.workloads.services.holding import hand_back, heartbeat, start
-from apps.workloads.services.reporting import complete, confirm_cancel, fail
+from apps.workloads.services.reporting import complete, complete_many, confirm_cancel, fail
 from apps.workloads.services.sweeping import sweep
 
 __all__ = [
@@ -39,6 +40,7 @@ __all__ = [
     "Fence",
     "Heartbeat",
     "Prepared",
+    "Report",
     "RetryPolicy",
     "Subject",
     "SweepReport",
@@ -49,6 +51,7 @@ __all__ = [
     "claim",
     "claim_next",
     "complete",
+    "complete_many",
     "confirm_cancel",
     "fail",
     "hand_back",

@@ -15,7 +15,7 @@ from apps.workloads.commands import Claim, ClaimById, ClaimNext
 from apps.workloads.models import Attempt, Dependency, Lane, Request, Workload
 from apps.workloads.services import validation
 from apps.workloads.services.fencing import attempt_id, in_time
-from apps.workloads.services.moving import Move, deciding_anew, load
+from apps.workloads.services.moving import Move, commit_together, deciding_anew, load
 from apps.workloads.states import AttemptStatus, State
 
 ACTOR = "claim"
@@ -41,7 +41,7 @@ def claim(command: ClaimById, *, now_ms: int) -> Claim:
         missing = sorted(set(lane.capabilities) - command.capabilities)
         if missing:
             raise errors.capability_denied(missing)
-    move = _claimed(row, command.worker_id, command.principal, command.lease_ms, now_ms)
+    move = _claimed(row, command, now_ms)
     request = _requests([row])[row.pk]
     with transaction.atomic():
         move.commit_or_lose()
@@ -62,8 +62,11 @@ def claim_next(command: ClaimNext, *, now_ms: int) -> list[Claim]:
         return []
     with transaction.atomic():
         rows = _take(lanes, command.max, now_ms)
-        moves = [_claimed(row, command.worker_id, command.principal, command.lease_ms, now_ms) for row in rows]
-        claimed = [move.after for move in moves if move.commit()]
+        moves = [_claimed(row, command, now_ms) for row in rows]
+        if command.start:
+            for move in moves:
+                move.step("start", command.worker_id).set(started_at_ms=now_ms)
+        claimed = [move.after for move in commit_together(moves)]
         Attempt.objects.bulk_create([_attempt(row) for row in claimed])
     requests = _requests(claimed)
     by_id = {lane.pk: lane for lane in lanes}
@@ -145,20 +148,20 @@ def _bury_exhausted(row: Workload, now_ms: int) -> None:
     raise errors.attempts_exhausted(row.budget_used, row.max_attempts)
 
 
-def _claimed(row: Workload, worker_id: str, principal: str, lease_ms: int, now_ms: int) -> Move:
+def _claimed(row: Workload, command: ClaimById | ClaimNext, now_ms: int) -> Move:
     token = row.fencing_token + 1
     return (
         Move(row, now_ms)
-        .step("claim", worker_id, fencing_token=token)
+        .step("claim", command.worker_id, fencing_token=token)
         .set(
             fencing_token=token,
             attempt_count=row.attempt_count + 1,
             budget_used=row.budget_used + 1,
-            worker_id=worker_id,
-            claimed_by=principal,
+            worker_id=command.worker_id,
+            claimed_by=command.principal,
             claimed_at_ms=now_ms,
             heartbeat_at_ms=now_ms,
-            lease_expires_at_ms=now_ms + lease_ms,
+            lease_expires_at_ms=now_ms + command.lease_ms,
         )
     )
 
@@ -174,7 +177,8 @@ def _attempt(row: Workload) -> Attempt:
         worker_id=row.worker_id,
         claimed_by=row.claimed_by,
         claimed_at_ms=row.claimed_at_ms,
-        status=AttemptStatus.CLAIMED,
+        started_at_ms=row.started_at_ms,
+        status=AttemptStatus.CLAIMED if row.started_at_ms is None else AttemptStatus.RUNNING,
     )
 
 

@@ -7,7 +7,8 @@ another writer was first nothing is written and the service decides anew (`decid
 
 import copy
 import functools
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ParamSpec, TypeVar
 
 from django.db import OperationalError, connection, transaction
@@ -96,6 +97,15 @@ class Move:
 
     def commit(self) -> bool:
         """Write, inside the caller's transaction. Returns False, having written nothing, when another was first."""
+        return bool(commit_together([self]))
+
+    def commit_or_lose(self) -> None:
+        """Write, inside the caller's transaction. Raises Lost when another was first."""
+        if not self.commit():
+            raise Lost
+
+    def set_row(self) -> bool:
+        """Compare and set the row alone. For `commit_together`, which writes what belongs to it."""
         row = self.row
         hit = Workload.objects.filter(
             pk=row.pk,
@@ -104,36 +114,40 @@ class Move:
             history_length=row.history_length,
             **self._guards,
         ).update(**self._changes())
-        if not hit:
-            return False
-        Event.objects.bulk_create(self.events)
-        self._settle_dependants()
-        if self.after.state == State.READY:
-            transaction.on_commit(bell.ring, robust=True)
-        return True
+        return bool(hit)
 
-    def commit_or_lose(self) -> None:
-        """Write, inside the caller's transaction. Raises Lost when another was first."""
-        if not self.commit():
-            raise Lost
 
-    def _settle_dependants(self) -> None:
-        """Tell the work that waits for this: met, or to be looked at by the sweep because it never will be."""
-        state = self.after.state
-        if state not in REQUIRABLE:
-            return
-        waiting = list(Dependency.objects.filter(parent_id=self.row.pk, met_at_ms__isnull=True))
-        met = [dependency for dependency in waiting if dependency.required_state == state]
-        if met:
-            Dependency.objects.filter(pk__in=[dependency.pk for dependency in met]).update(met_at_ms=self.now_ms)
-            children = [dependency.child_id for dependency in met]
-            Workload.objects.filter(pk__in=children).update(waiting_on=F("waiting_on") - 1)
-            transaction.on_commit(bell.ring, robust=True)
-        if state in FINAL:
-            stranded = [dependency.child_id for dependency in waiting if dependency.required_state != state]
-            Workload.objects.filter(pk__in=stranded, state__in=(State.READY, State.AWAITING_APPROVAL)).update(
-                due_at_ms=self.now_ms
-            )
+def commit_together(moves: Sequence[Move]) -> list[Move]:
+    """Write, inside the caller's transaction, every move whose row nobody moved meanwhile. Returns those, in order.
+
+    Each is judged on its own; their history and what it means for the work that waits for them is written at once.
+    """
+    written = [move for move in moves if move.set_row()]
+    Event.objects.bulk_create([event for move in written for event in move.events])
+    ended = {move.row.pk: move.after.state for move in written if move.after.state in REQUIRABLE}
+    woken = _settle_dependants(ended, written[0].now_ms) if ended else False
+    if woken or any(move.after.state == State.READY for move in written):
+        transaction.on_commit(bell.ring, robust=True)
+    return written
+
+
+def _settle_dependants(ended: Mapping[int, str], now_ms: int) -> bool:
+    """Tell the work that waits for these: met (True), or to be looked at by the sweep because it never will be."""
+    waiting = list(Dependency.objects.filter(parent_id__in=ended, met_at_ms__isnull=True))
+    met = [dependency for dependency in waiting if dependency.required_state == ended[dependency.parent_id]]
+    if met:
+        Dependency.objects.filter(pk__in=[dependency.pk for dependency in met]).update(met_at_ms=now_ms)
+        children = Counter(dependency.child_id for dependency in met)
+        for count in set(children.values()):
+            alike = [child for child, times in children.items() if times == count]
+            Workload.objects.filter(pk__in=alike).update(waiting_on=F("waiting_on") - count)
+    unmet = [dependency for dependency in waiting if dependency.required_state != ended[dependency.parent_id]]
+    stranded = [dependency.child_id for dependency in unmet if ended[dependency.parent_id] in FINAL]
+    if stranded:
+        Workload.objects.filter(pk__in=stranded, state__in=(State.READY, State.AWAITING_APPROVAL)).update(
+            due_at_ms=now_ms
+        )
+    return bool(met)
 
 
 def deciding_anew(service: Callable[P, R]) -> Callable[P, R]:

@@ -1,16 +1,18 @@
 """How a worker ends a claim: success, failure, cancellation confirmed. The same report twice is the same answer."""
 
+from collections.abc import Sequence
+
 from django.db import IntegrityError, transaction
 
 from apps.http import canonical_json
-from apps.workloads import errors, limits
-from apps.workloads.commands import Completion, Failure, Fence, RetryPolicy
+from apps.workloads import deadlines, errors, limits
+from apps.workloads.commands import Completion, Failure, Fence, Report, RetryPolicy
 from apps.workloads.fields import Text
 from apps.workloads.models import Attempt, Result, Workload
 from apps.workloads.services import validation
 from apps.workloads.services.fencing import attempt_id, check_fence, decide, end_attempt, held
-from apps.workloads.services.moving import Lost, Move, deciding_anew, load, policy_of
-from apps.workloads.states import AttemptStatus, Effect, State
+from apps.workloads.services.moving import Lost, Move, commit_together, deciding_anew, load, policy_of
+from apps.workloads.states import STARTED, AttemptStatus, Effect, State
 
 RETRY_ACTOR = "retry"
 
@@ -22,16 +24,7 @@ def complete(fence: Fence, completion: Completion, *, now_ms: int) -> tuple[Resu
     Refused in this order: WORKLOAD_SECRET_REJECTED, WORKLOAD_INVALID, WORKLOAD_RESULT_CONFLICT or _DUPLICATE (the
     result id is known with another report, or belongs to other work), deadline, fence, WORKLOAD_TRANSITION_DENIED.
     """
-    validation.refuse_secrets(completion.output, "/output")
-    raw = validation.bounded_json(completion.output, "/output", limits.MAX_OUTPUT_BYTES)
-    validation.name(completion.result_id, "/result_id", limits.MAX_TEXT_CHARS)
-    if len(completion.artifacts) > limits.MAX_ARTIFACTS:
-        raise errors.invalid(f"at most {limits.MAX_ARTIFACTS} artifacts", pointer="/artifacts")
-    for artifact in completion.artifacts:
-        validation.name(artifact, "/artifacts", limits.MAX_TEXT_CHARS)
-    if not 0 <= completion.schema_version < 2**63:
-        raise errors.invalid("must be a number from 0", pointer="/schema_version")
-    output_hash = canonical_json.sha256_hex(completion.output)
+    raw, output_hash = _checked(completion)
     row = load(fence.namespace, fence.workload_id)
     stored = _replayed(row, fence, completion, output_hash)
     if stored is not None:
@@ -39,18 +32,7 @@ def complete(fence: Fence, completion: Completion, *, now_ms: int) -> tuple[Resu
     row = held(fence, now_ms)
     move = Move(row, now_ms).step("complete", fence.worker_id)
     attempt = Attempt.objects.get(workload_id=row.pk, number=row.fencing_token)
-    result = Result(
-        workload=move.after,
-        attempt=attempt,
-        namespace=row.namespace,
-        result_id=completion.result_id,
-        produced_by=fence.worker_id,
-        created_at_ms=now_ms,
-        schema_version=completion.schema_version,
-        artifacts=list(completion.artifacts),
-        output_hash=output_hash,
-        output=Text(raw.decode()),
-    )
+    result = _result(move, attempt, completion, raw, output_hash)
     try:
         with transaction.atomic():
             move.commit_or_lose()
@@ -62,6 +44,100 @@ def complete(fence: Fence, completion: Completion, *, now_ms: int) -> tuple[Resu
         raise Lost from error  # another success took the result id since we looked: look again
     result.output = completion.output
     return result, True
+
+
+def complete_many(reports: Sequence[Report], *, now_ms: int) -> list[Result | errors.WorkloadError]:
+    """Record several successes in one transaction. Returns, for each, its stored result or why it was refused.
+
+    Each is judged on its own, as `complete` does: what is not plainly in order is left to that.
+    """
+    answers: dict[int, Result | errors.WorkloadError] = {}
+    plain = _plain(reports, now_ms)
+    try:
+        with transaction.atomic():
+            written = {id(move) for move in commit_together([move for _, move, _ in plain])}
+            together = [(place, result) for place, move, result in plain if id(move) in written]
+            for _, result in together:
+                Attempt.objects.filter(pk=result.attempt_id).update(
+                    status=AttemptStatus.SUCCEEDED, ended_at_ms=now_ms, result_hash=result.output_hash
+                )
+            Result.objects.bulk_create([result for _, result in together])
+    except IntegrityError:
+        together = []  # one of them took a result id that another report has: nothing was written
+    for place, result in together:
+        result.output = reports[place].completion.output
+        answers[place] = result
+    for place, report in enumerate(reports):
+        if place in answers:
+            continue
+        try:
+            answers[place] = complete(report.fence, report.completion, now_ms=now_ms)[0]
+        except errors.WorkloadError as error:
+            answers[place] = error
+    return [answers[place] for place in range(len(reports))]
+
+
+def _plain(reports: Sequence[Report], now_ms: int) -> list[tuple[int, Move, Result]]:
+    """Return the reports that are plainly in order: place, move and result. Reads what all of them need at once."""
+    names = {report.fence.workload_id for report in reports}
+    rows = {row.workload_id: row for row in Workload.objects.filter(workload_id__in=names)}
+    attempts = {
+        (attempt.workload_id, attempt.number): attempt
+        for attempt in Attempt.objects.filter(
+            workload_id__in=[row.pk for row in rows.values() if row.state in STARTED], ended_at_ms__isnull=True
+        )
+    }
+    known = set(
+        Result.objects.filter(result_id__in=[report.completion.result_id for report in reports]).values_list(
+            "namespace", "result_id"
+        )
+    )
+    found = []
+    for place, report in enumerate(reports):
+        row = rows.get(report.fence.workload_id)
+        if row is None or row.namespace != report.fence.namespace or deadlines.passed(row, now_ms) is not None:
+            continue
+        attempt = attempts.get((row.pk, row.fencing_token))
+        if attempt is None or (row.namespace, report.completion.result_id) in known:
+            continue
+        try:
+            raw, output_hash = _checked(report.completion)
+            check_fence(row, report.fence, now_ms)
+            move = Move(row, now_ms).step("complete", report.fence.worker_id)
+        except errors.WorkloadError:
+            continue
+        known.add((row.namespace, report.completion.result_id))
+        found.append((place, move, _result(move, attempt, report.completion, raw, output_hash)))
+    return found
+
+
+def _checked(completion: Completion) -> tuple[bytes, str]:
+    """Return the output's bytes and hash. Raises WORKLOAD_SECRET_REJECTED and WORKLOAD_INVALID."""
+    validation.refuse_secrets(completion.output, "/output")
+    raw = validation.bounded_json(completion.output, "/output", limits.MAX_OUTPUT_BYTES)
+    validation.name(completion.result_id, "/result_id", limits.MAX_TEXT_CHARS)
+    if len(completion.artifacts) > limits.MAX_ARTIFACTS:
+        raise errors.invalid(f"at most {limits.MAX_ARTIFACTS} artifacts", pointer="/artifacts")
+    for artifact in completion.artifacts:
+        validation.name(artifact, "/artifacts", limits.MAX_TEXT_CHARS)
+    if not 0 <= completion.schema_version < 2**63:
+        raise errors.invalid("must be a number from 0", pointer="/schema_version")
+    return raw, canonical_json.sha256_hex(completion.output)
+
+
+def _result(move: Move, attempt: Attempt, completion: Completion, raw: bytes, output_hash: str) -> Result:
+    return Result(
+        workload=move.after,
+        attempt=attempt,
+        namespace=move.row.namespace,
+        result_id=completion.result_id,
+        produced_by=attempt.worker_id,
+        created_at_ms=move.now_ms,
+        schema_version=completion.schema_version,
+        artifacts=list(completion.artifacts),
+        output_hash=output_hash,
+        output=Text(raw.decode()),
+    )
 
 
 def _replayed(row: Workload, fence: Fence, completion: Completion, output_hash: str) -> Result | None:

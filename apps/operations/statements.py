@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from django.db import OperationalError, connection
+from psycopg import Error
 from psycopg.pq import TransactionStatus
 
 from apps.http import budget
@@ -23,6 +24,9 @@ SLACK_MS = 100
 
 LEAST_MS = 1
 
+SURPRISING_MS = 5_000
+"""A time-out below this is taken back after the request: whoever uses the connection outside of one would stumble."""
+
 _UNDOING = ("ROLLBACK", "RELEASE")
 _UNKNOWN = 0
 
@@ -30,8 +34,12 @@ _UNKNOWN = 0
 @contextmanager
 def bounded_statements(spent: Budget) -> Iterator[None]:
     """Hold every statement of this thread's connection to the budget."""
-    with connection.execute_wrapper(_Bounded(spent)):
-        yield
+    try:
+        with connection.execute_wrapper(_Bounded(spent)):
+            yield
+    finally:
+        if connection.vendor == "postgresql" and _UNKNOWN < _stands_at(connection) < SURPRISING_MS:
+            _unbind_postgres(connection)
 
 
 class _Bounded:
@@ -85,6 +93,17 @@ def _bound_postgres(opened: Any, left_ms: int) -> None:
     with opened.connection.cursor() as cursor:
         cursor.execute(f"SET statement_timeout = {left_ms}")
     opened.feltdb_timeout = (opened.connection, left_ms, opened.in_atomic_block)
+
+
+def _unbind_postgres(opened: Any) -> None:
+    if opened.in_atomic_block:
+        return  # it ends with its transaction
+    try:
+        with opened.connection.cursor() as cursor:
+            cursor.execute("SET statement_timeout = 0")
+        opened.feltdb_timeout = (None, _UNKNOWN, False)
+    except Error:
+        opened.close()
 
 
 _BOUNDS = {"sqlite": _bound_sqlite, "postgresql": _bound_postgres}

@@ -7,6 +7,7 @@ import time
 from typing import Any
 
 import pytest
+from django.db import connection
 
 from apps.state import stores
 
@@ -39,10 +40,13 @@ def test_a_force_that_outlasts_the_deadline_is_told_true_or_unknown_and_the_id_s
     monkeypatch.setattr(log, "force", slow)
     answers: dict[str, Any] = {}
 
+    secret = client.defaults["HTTP_AUTHORIZATION"].removeprefix("Bearer ")
+
     def send(name: str) -> None:
-        answers[name] = api(client.defaults["HTTP_AUTHORIZATION"].removeprefix("Bearer ")).post_json(
-            "/v1/transactions", transaction(name)
-        )
+        try:
+            answers[name] = api(secret).post_json("/v1/transactions", transaction(name))
+        finally:
+            connection.close()
 
     threads = [threading.Thread(target=send, args=(f"held-{number}",)) for number in range(3)]
     for thread in threads:

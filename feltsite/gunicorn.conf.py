@@ -60,4 +60,4 @@ def post_worker_init(worker: Any) -> None:
     from apps.http import wire
 
     gunicorn.util.write_error = wire.write_error
-    sys.setswitchinterval(0.001)
+    sys.setswitchinterval(0.0005)

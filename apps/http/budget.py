@@ -4,6 +4,7 @@ The budget is of the thread that works on the request (`current`); outside a req
 bounded by it. Not here: who gets a permit (`apps/operations/admission.py`).
 """
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,6 +21,9 @@ DEADLINE = "DEADLINE"
 
 arrived_at: ContextVar[float | None] = ContextVar("feltdb_arrived_at", default=None)
 """When the request on this thread had come in whole (`time.monotonic()` seconds), as the server noted it."""
+
+_waits: dict[int, None] = {}
+"""Who waits just now, by thread: entries come and go whole, so that no lock is needed."""
 
 _current: ContextVar["Budget | None"] = ContextVar("feltdb_budget", default=None)
 
@@ -73,10 +77,17 @@ def waiting(seconds: float) -> Iterator[None]:
     budget.give_back()
     started = time.monotonic()
     budget.deadline += seconds
+    _waits[threading.get_ident()] = None
     try:
         yield
     finally:
+        _waits.pop(threading.get_ident(), None)
         budget.deadline -= max(0.0, seconds - (time.monotonic() - started))
+
+
+def waiting_now() -> int:
+    """Return how many requests of this process wait because their callers asked for it."""
+    return len(_waits)
 
 
 def deadline(default_s: float) -> float:

@@ -6,7 +6,7 @@
     sending     its answer goes out; total deadline                           -> idle, or lingering
     lingering   closed on our side, until the client has read it (2 s)
 
-Three pools of threads: probes, the console, and all else. A request for a pool whose queue is long already is
+Three pools of threads: probes, the console, and all else. A request beyond what the permits could let in is
 refused by the loop itself in a few microseconds: under any load a refusal is quick, and probes and console answer.
 
 Built on `ThreadWorker` of the pinned gunicorn, whose loop, parsing, responses and stopping are kept.
@@ -14,6 +14,7 @@ Built on `ThreadWorker` of the pinned gunicorn, whose loop, parsing, responses a
 
 import enum
 import errno
+import os
 import selectors
 import socket
 import time
@@ -38,6 +39,11 @@ GATHERED_BYTES = 128 * 1024 * 1024
 
 SMALL_BYTES = 64 * 1024
 """A request up to this size is gathered whatever the others hold."""
+
+DISPATCHED_PER_PERMIT = 2
+"""Requests given to threads for each permit, beside those that wait for news: some are just coming or going.
+
+Beyond, the loop refuses by itself: more threads that want to run would only keep the loop from its turn."""
 
 PROBE_THREADS = 2
 ACCEPTS = 16
@@ -70,6 +76,7 @@ class Connection(TConn):  # type: ignore[misc]
         self.deadline = 0.0
         self.arrived_at = 0.0
         self.keep = False
+        self.counted = False
         self.lingered = 0
 
 
@@ -81,6 +88,8 @@ class WholeRequestWorker(ThreadWorker):  # type: ignore[misc]
         self._connection_s = env.whole("FELTDB_CONNECTION_DEADLINE_MS") / 1000
         self._waiting: dict[Connection, None] = {}  # all that are not WORKING, in the order they began to wait
         self._gathered = 0
+        self._working = 0
+        self._most_working = DISPATCHED_PER_PERMIT * capacity.of(os.environ).permits
 
     @classmethod
     def check_config(cls, cfg: Any, log: Any) -> None:
@@ -100,6 +109,7 @@ class WholeRequestWorker(ThreadWorker):  # type: ignore[misc]
         from apps.http import budget
         from apps.operations import refusing
 
+        self._budget = budget
         self._arrived_at = budget.arrived_at
         self._refusing = refusing
 
@@ -190,9 +200,12 @@ class WholeRequestWorker(ThreadWorker):  # type: ignore[misc]
         conn.state = State.WORKING
         conn.arrived_at = time.monotonic()
         pool = self._pool_for(framing.target(conn.inbox))
-        if pool is self.tpool and pool._work_queue.qsize() >= self.cfg.threads:
-            self._refuse(conn, keep=conn.framing.whole)
-            return
+        if pool is self.tpool:
+            if self._working - self._budget.waiting_now() >= self._most_working:
+                self._refuse(conn, keep=conn.framing.whole)
+                return
+            conn.counted = True
+            self._working += 1
         future = pool.submit(self.handle, conn)
         future.add_done_callback(lambda done: self.method_queue.defer(self.finish_request, conn, done))
 
@@ -226,6 +239,8 @@ class WholeRequestWorker(ThreadWorker):  # type: ignore[misc]
 
     def finish_request(self, conn: Connection, done: "Future[Any]") -> None:
         """Take the connection back from its thread."""
+        self._working -= conn.counted
+        conn.counted = False
         self._gathered -= len(conn.inbox)
         conn.inbox = bytearray()
         try:

@@ -10,7 +10,7 @@ from itertools import groupby
 from django.db import transaction
 from django.db.models import Exists, OuterRef, Q
 
-from apps.workloads import deadlines, errors, identity, limits
+from apps.workloads import deadlines, errors, identity, limits, statements
 from apps.workloads.commands import Claim, ClaimById, ClaimNext
 from apps.workloads.models import Attempt, Dependency, Lane, Request, Workload
 from apps.workloads.services import validation
@@ -19,6 +19,8 @@ from apps.workloads.services.moving import Move, commit_together, deciding_anew,
 from apps.workloads.states import AttemptStatus, State
 
 ACTOR = "claim"
+_CLAIMABLE = {"state": State.READY, "waiting_on": 0}
+_HEAD = 'AND "eligible_at_ms" <= %s ORDER BY "eligible_at_ms", "id" LIMIT %s'
 
 
 @deciding_anew
@@ -36,7 +38,7 @@ def claim(command: ClaimById, *, now_ms: int) -> Claim:
         _check_capabilities_known(command.capabilities)
     row = in_time(row, now_ms)
     _check_claimable(row, now_ms)
-    lane = Lane.objects.get(pk=row.lane_id)
+    lane = statements.get(Lane, id=row.lane_id)
     if command.capabilities is not None:
         missing = sorted(set(lane.capabilities) - command.capabilities)
         if missing:
@@ -45,7 +47,7 @@ def claim(command: ClaimById, *, now_ms: int) -> Claim:
     request = _requests([row])[row.pk]
     with transaction.atomic():
         move.commit_or_lose()
-        Attempt.objects.bulk_create([_attempt(move.after)])
+        statements.insert([_attempt(move.after)])
     return _claim(move.after, lane, request)
 
 
@@ -67,7 +69,7 @@ def claim_next(command: ClaimNext, *, now_ms: int) -> list[Claim]:
             for move in moves:
                 move.step("start", command.worker_id).set(started_at_ms=now_ms)
         claimed = [move.after for move in commit_together(moves)]
-        Attempt.objects.bulk_create([_attempt(row) for row in claimed])
+        statements.insert([_attempt(row) for row in claimed])
     requests = _requests(claimed)
     by_id = {lane.pk: lane for lane in lanes}
     return [_claim(row, by_id[row.lane_id], requests[row.pk]) for row in claimed]
@@ -103,9 +105,9 @@ def _take(lanes: Iterable[Lane], most: int, now_ms: int) -> list[Workload]:
     for _, equals in groupby(lanes, key=lambda lane: lane.priority):
         heads: list[Workload] = []
         for lane in equals:
-            ready = Workload.objects.filter(lane=lane, state=State.READY, waiting_on=0, eligible_at_ms__lte=now_ms)
-            left = most - len(taken)
-            heads += ready.order_by("eligible_at_ms", "pk").select_for_update(skip_locked=True, of=("self",))[:left]
+            heads += statements.fetch(
+                Workload, _HEAD, [now_ms, most - len(taken)], skip_locked=True, lane_id=lane.pk, **_CLAIMABLE
+            )
         heads.sort(key=lambda row: (row.eligible_at_ms, row.pk))
         # Work whose time is up or whose budget is gone is the sweep's: it never goes to a worker.
         good = [row for row in heads if row.budget_used < row.max_attempts and not deadlines.passed(row, now_ms)]
@@ -184,7 +186,7 @@ def _attempt(row: Workload) -> Attempt:
 
 def _requests(rows: Iterable[Workload]) -> dict[int, Request]:
     wanted = [row.pk for row in rows]
-    return {request.pk: request for request in Request.objects.filter(pk__in=wanted)} if wanted else {}
+    return {request.pk: request for request in statements.fetch(Request, workload_id=wanted)}
 
 
 def _claim(row: Workload, lane: Lane, request: Request) -> Claim:

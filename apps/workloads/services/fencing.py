@@ -4,7 +4,7 @@ from typing import Any
 
 from django.db import transaction
 
-from apps.workloads import backoff, deadlines, errors, identity
+from apps.workloads import backoff, deadlines, errors, identity, statements
 from apps.workloads.commands import Fence, RetryPolicy
 from apps.workloads.deadlines import Deadline
 from apps.workloads.models import Attempt, Workload
@@ -100,6 +100,5 @@ def attempt_id(row: Workload, number: int | None = None) -> str:
 def end_attempt(row: Workload, now_ms: int, status: AttemptStatus, **values: Any) -> None:
     """Close the attempt of the claim the row carries, if it carries one."""
     if row.state in CLAIMED_STATES:
-        Attempt.objects.filter(workload_id=row.pk, number=row.fencing_token).update(
-            status=status, ended_at_ms=now_ms, **values
-        )
+        changes = {"status": status, "ended_at_ms": now_ms, **values}
+        statements.update(Attempt, changes, workload_id=row.pk, number=row.fencing_token)

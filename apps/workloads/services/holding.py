@@ -2,7 +2,7 @@
 
 from django.db import transaction
 
-from apps.workloads import deadlines, limits
+from apps.workloads import deadlines, limits, statements
 from apps.workloads.commands import Fence, Heartbeat
 from apps.workloads.models import Attempt, Workload
 from apps.workloads.services import validation
@@ -18,9 +18,8 @@ def start(fence: Fence, *, now_ms: int) -> Workload:
     move = Move(row, now_ms).step("start", fence.worker_id).set(started_at_ms=now_ms)
     with transaction.atomic():
         move.commit_or_lose()
-        Attempt.objects.filter(workload_id=row.pk, number=row.fencing_token).update(
-            status=AttemptStatus.RUNNING, started_at_ms=now_ms
-        )
+        changes = {"status": AttemptStatus.RUNNING, "started_at_ms": now_ms}
+        statements.update(Attempt, changes, workload_id=row.pk, number=row.fencing_token)
     return move.after
 
 
@@ -35,12 +34,17 @@ def heartbeat(fence: Fence, *, extend_ms: int, now_ms: int) -> Heartbeat:
     state, token = row.state, row.fencing_token
     row.heartbeat_at_ms = now_ms
     row.lease_expires_at_ms = now_ms + extend_ms
-    hit = Workload.objects.filter(
-        pk=row.pk, state=state, fencing_token=token, history_length=row.history_length
-    ).update(
-        heartbeat_at_ms=row.heartbeat_at_ms,
-        lease_expires_at_ms=row.lease_expires_at_ms,
-        due_at_ms=deadlines.due_at_ms(row),
+    hit = statements.update(
+        Workload,
+        {
+            "heartbeat_at_ms": row.heartbeat_at_ms,
+            "lease_expires_at_ms": row.lease_expires_at_ms,
+            "due_at_ms": deadlines.due_at_ms(row),
+        },
+        id=row.pk,
+        state=state,
+        fencing_token=token,
+        history_length=row.history_length,
     )
     if not hit:
         raise Lost

@@ -14,7 +14,7 @@ from typing import Any, ParamSpec, TypeVar
 from django.db import OperationalError, connection, transaction
 from django.db.models import F
 
-from apps.workloads import bell, deadlines, errors, limits
+from apps.workloads import bell, deadlines, errors, limits, statements
 from apps.workloads.commands import RetryPolicy
 from apps.workloads.machine import move
 from apps.workloads.models import Dependency, Event, Request, Workload
@@ -24,6 +24,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 _CLAIM_FIELDS = ("worker_id", "claimed_by", "claimed_at_ms", "heartbeat_at_ms", "lease_expires_at_ms")
+_COLUMNS = frozenset(field.attname for field in Workload._meta.concrete_fields)
 _RETRYABLE_SQLSTATES = ("40001", "40P01")  # serialization failure, deadlock
 
 
@@ -90,9 +91,9 @@ class Move:
             after.cancel_deadline_at_ms = None
         after.due_at_ms = self.now_ms if self._look_soon else deadlines.due_at_ms(after)
         return {
-            field.attname: getattr(after, field.attname)
-            for field in Workload._meta.concrete_fields
-            if getattr(after, field.attname) != getattr(self.row, field.attname)
+            name: value
+            for name, value in after.__dict__.items()
+            if name in _COLUMNS and value != self.row.__dict__[name]
         }
 
     def commit(self) -> bool:
@@ -107,14 +108,15 @@ class Move:
     def set_row(self) -> bool:
         """Compare and set the row alone. For `commit_together`, which writes what belongs to it."""
         row = self.row
-        hit = Workload.objects.filter(
-            pk=row.pk,
+        return statements.update(
+            Workload,
+            self._changes(),
+            id=row.pk,
             state=row.state,
             fencing_token=row.fencing_token,
             history_length=row.history_length,
             **self._guards,
-        ).update(**self._changes())
-        return bool(hit)
+        )
 
 
 def commit_together(moves: Sequence[Move]) -> list[Move]:
@@ -123,7 +125,7 @@ def commit_together(moves: Sequence[Move]) -> list[Move]:
     Each is judged on its own; their history and what it means for the work that waits for them is written at once.
     """
     written = [move for move in moves if move.set_row()]
-    Event.objects.bulk_create([event for move in written for event in move.events])
+    statements.insert([event for move in written for event in move.events])
     ended = {move.row.pk: move.after.state for move in written if move.after.state in REQUIRABLE}
     woken = _settle_dependants(ended, written[0].now_ms) if ended else False
     if woken or any(move.after.state == State.READY for move in written):
@@ -133,7 +135,7 @@ def commit_together(moves: Sequence[Move]) -> list[Move]:
 
 def _settle_dependants(ended: Mapping[int, str], now_ms: int) -> bool:
     """Tell the work that waits for these: met (True), or to be looked at by the sweep because it never will be."""
-    waiting = list(Dependency.objects.filter(parent_id__in=ended, met_at_ms__isnull=True))
+    waiting = statements.fetch(Dependency, parent_id=list(ended), met_at_ms=None)
     met = [dependency for dependency in waiting if dependency.required_state == ended[dependency.parent_id]]
     if met:
         Dependency.objects.filter(pk__in=[dependency.pk for dependency in met]).update(met_at_ms=now_ms)
@@ -178,7 +180,7 @@ def _sqlstate(error: OperationalError) -> str | None:
 
 def load(namespace: str, workload_id: str) -> Workload:
     """Return the row. Raises WORKLOAD_NOT_FOUND, also for work of another namespace."""
-    row = Workload.objects.filter(namespace=namespace, workload_id=workload_id).first()
+    row = statements.first(Workload, namespace=namespace, workload_id=workload_id)
     if row is None:
         raise errors.not_found(workload_id)
     return row

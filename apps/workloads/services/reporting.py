@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from django.db import IntegrityError, transaction
 
 from apps.http import canonical_json
-from apps.workloads import deadlines, errors, limits
+from apps.workloads import deadlines, errors, limits, statements
 from apps.workloads.commands import Completion, Failure, Fence, Report, RetryPolicy
 from apps.workloads.fields import Text
 from apps.workloads.models import Attempt, Result, Workload
@@ -31,13 +31,13 @@ def complete(fence: Fence, completion: Completion, *, now_ms: int) -> tuple[Resu
         return stored, False
     row = held(fence, now_ms)
     move = Move(row, now_ms).step("complete", fence.worker_id)
-    attempt = Attempt.objects.get(workload_id=row.pk, number=row.fencing_token)
+    attempt = statements.get(Attempt, workload_id=row.pk, number=row.fencing_token)
     result = _result(move, attempt, completion, raw, output_hash)
     try:
         with transaction.atomic():
             move.commit_or_lose()
             end_attempt(row, now_ms, AttemptStatus.SUCCEEDED, result_hash=output_hash)
-            result.save(force_insert=True)
+            statements.insert([result])
     except IntegrityError as error:
         if not Result.objects.filter(namespace=row.namespace, result_id=completion.result_id).exists():
             raise
@@ -58,10 +58,9 @@ def complete_many(reports: Sequence[Report], *, now_ms: int) -> list[Result | er
             written = {id(move) for move in commit_together([move for _, move, _ in plain])}
             together = [(place, result) for place, move, result in plain if id(move) in written]
             for _, result in together:
-                Attempt.objects.filter(pk=result.attempt_id).update(
-                    status=AttemptStatus.SUCCEEDED, ended_at_ms=now_ms, result_hash=result.output_hash
-                )
-            Result.objects.bulk_create([result for _, result in together])
+                changes = {"status": AttemptStatus.SUCCEEDED, "ended_at_ms": now_ms, "result_hash": result.output_hash}
+                statements.update(Attempt, changes, id=result.attempt_id)
+            statements.insert([result for _, result in together])
     except IntegrityError:
         together = []  # one of them took a result id that another report has: nothing was written
     for place, result in together:
@@ -142,11 +141,7 @@ def _result(move: Move, attempt: Attempt, completion: Completion, raw: bytes, ou
 
 def _replayed(row: Workload, fence: Fence, completion: Completion, output_hash: str) -> Result | None:
     """Return the stored result this report repeats, or None when its id is new."""
-    stored = (
-        Result.objects.select_related("attempt")
-        .filter(namespace=fence.namespace, result_id=completion.result_id)
-        .first()
-    )
+    stored = statements.first(Result, namespace=fence.namespace, result_id=completion.result_id)
     if stored is None:
         return None
     if stored.workload_id != row.pk:

@@ -1,0 +1,163 @@
+"""Rows read and written by statements kept as text, for what happens to every piece of work.
+
+Django builds a statement's text anew each time it runs, at several times the cost of running it. Here the text is made
+once per shape from the same models, and runs on the same connection, inside the same transactions. SQL that SQLite and
+PostgreSQL both know. Not for what people ask now and then: that is Django's.
+"""
+
+import functools
+from collections.abc import Iterable, Mapping, Sequence
+from enum import Enum
+from typing import Any, TypeAlias, TypeVar
+
+from django.db import connection
+from django.db.models import Field, Model
+
+from apps.workloads.fields import JSONText
+
+M = TypeVar("M", bound=Model)
+
+
+def fetch(
+    model: type[M], suffix: str = "", parameters: Sequence[Any] = (), *, skip_locked: bool = False, **equals: Any
+) -> list[M]:
+    """Return the rows whose columns equal what is given, as saved instances.
+
+    None: the column is null; a list: it equals one of them. `suffix`: constant SQL after that, with its parameters.
+    `skip_locked`: lock the rows and pass over locked ones, where the database locks rows.
+    """
+    if [] in equals.values():
+        return []
+    shape = tuple((name, _shape(value)) for name, value in equals.items())
+    if skip_locked and connection.features.has_select_for_update_skip_locked:
+        suffix += " FOR UPDATE SKIP LOCKED"
+    with connection.cursor() as cursor:
+        cursor.execute(_select(model, shape, suffix), [*_flat(equals.values()), *parameters])
+        found = cursor.fetchall()
+    names, texts = _names(model), _text_places(model)
+    made = []
+    for row in found:
+        values = list(row)
+        for place, field in texts:
+            values[place] = field.from_db_value(values[place], None, connection)
+        made.append(model.from_db(connection.alias, names, values))
+    return made
+
+
+def first(model: type[M], **equals: Any) -> M | None:
+    """Return a row whose columns equal what is given, or None."""
+    found = fetch(model, "LIMIT 1", **equals)
+    return found[0] if found else None
+
+
+def get(model: type[M], **equals: Any) -> M:
+    """Return the one row whose columns equal what is given. Raises DoesNotExist."""
+    found = first(model, **equals)
+    if found is None:
+        raise model.DoesNotExist(f"no {model.__name__} with {equals}")
+    return found
+
+
+def update(model: type[Model], changes: Mapping[str, Any], **guards: Any) -> bool:
+    """Set columns where the guards hold (None: the column is null); returns whether a row was hit."""
+    shape = tuple((name, _shape(value)) for name, value in guards.items())
+    values = [_prepared(model, name, value) for name, value in changes.items()]
+    with connection.cursor() as cursor:
+        cursor.execute(_update(model, tuple(changes), shape), [*values, *_flat(guards.values())])
+        return bool(cursor.rowcount)
+
+
+def insert(rows: Sequence[Model]) -> None:
+    """Insert rows of one model with one statement each hundred; keys that the database makes are not read back."""
+    for at in range(0, len(rows), 100):
+        batch = rows[at : at + 100]
+        model = type(batch[0])
+        names = _written(model)
+        values = [_prepared(model, name, getattr(row, name)) for row in batch for name in names]
+        with connection.cursor() as cursor:
+            cursor.execute(_insert(model, len(batch)), values)
+
+
+_Shape: TypeAlias = tuple[tuple[str, str], ...]
+
+
+def _shape(value: Any) -> str:
+    if value is None:
+        return "IS NULL"
+    return f"IN ({', '.join(['%s'] * len(value))})" if isinstance(value, list) else "= %s"
+
+
+def _flat(values: Iterable[Any]) -> list[Any]:
+    flat: list[Any] = []
+    for value in values:
+        if isinstance(value, list):
+            flat += value
+        elif value is not None:
+            flat.append(_plain(value))
+    return flat
+
+
+def _plain(value: Any) -> Any:
+    return value.value if isinstance(value, Enum) else value
+
+
+def _prepared(model: type[Model], name: str, value: Any) -> Any:
+    field = _json_fields(model).get(name)
+    return _plain(value) if field is None else field.get_prep_value(value)
+
+
+@functools.cache
+def _fields(model: type[Model]) -> "tuple[Field[Any, Any], ...]":
+    return tuple(model._meta.concrete_fields)
+
+
+@functools.cache
+def _names(model: type[Model]) -> list[str]:
+    return [field.attname for field in _fields(model)]
+
+
+@functools.cache
+def _written(model: type[Model]) -> list[str]:
+    return [field.attname for field in _fields(model) if field is not model._meta.auto_field]
+
+
+@functools.cache
+def _json_fields(model: type[Model]) -> dict[str, JSONText]:
+    return {field.attname: field for field in _fields(model) if isinstance(field, JSONText)}
+
+
+@functools.cache
+def _text_places(model: type[Model]) -> list[tuple[int, JSONText]]:
+    return [(place, field) for place, field in enumerate(_fields(model)) if isinstance(field, JSONText)]
+
+
+@functools.cache
+def _column(model: type[Model], attname: str) -> str:
+    return f'"{next(field.column for field in _fields(model) if field.attname == attname)}"'
+
+
+# S608: the texts are made of names from our own models alone; values are always parameters.
+
+
+@functools.cache
+def _select(model: type[Model], shape: _Shape, suffix: str) -> str:
+    columns = ", ".join(_column(model, name) for name in _names(model))
+    return f'SELECT {columns} FROM "{model._meta.db_table}" WHERE {_where(model, shape)} {suffix}'  # noqa: S608
+
+
+@functools.cache
+def _update(model: type[Model], changes: tuple[str, ...], shape: _Shape) -> str:
+    setting = ", ".join(f"{_column(model, name)} = %s" for name in changes)
+    return f'UPDATE "{model._meta.db_table}" SET {setting} WHERE {_where(model, shape)}'  # noqa: S608
+
+
+def _where(model: type[Model], shape: _Shape) -> str:
+    return " AND ".join(f"{_column(model, name)} {condition}" for name, condition in shape)
+
+
+@functools.cache
+def _insert(model: type[Model], count: int) -> str:
+    names = _written(model)
+    columns = ", ".join(_column(model, name) for name in names)
+    row = f"({', '.join(['%s'] * len(names))})"
+    return f'INSERT INTO "{model._meta.db_table}" ({columns}) VALUES {", ".join([row] * count)}'  # noqa: S608

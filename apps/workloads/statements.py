@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 from typing import Any, TypeAlias, TypeVar
 
+from django.core.exceptions import ObjectDoesNotExist
 from django.db import connection
 from django.db.models import Field, Model
 
@@ -51,10 +52,10 @@ def first(model: type[M], **equals: Any) -> M | None:
 
 
 def get(model: type[M], **equals: Any) -> M:
-    """Return the one row whose columns equal what is given. Raises DoesNotExist."""
+    """Return the one row whose columns equal what is given. Raises ObjectDoesNotExist."""
     found = first(model, **equals)
     if found is None:
-        raise model.DoesNotExist(f"no {model.__name__} with {equals}")
+        raise ObjectDoesNotExist(f"no {model.__name__} with {equals}")
     return found
 
 

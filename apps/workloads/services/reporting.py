@@ -10,7 +10,7 @@ from apps.workloads.commands import Completion, Failure, Fence, Report, RetryPol
 from apps.workloads.fields import Text
 from apps.workloads.models import Attempt, Result, Workload
 from apps.workloads.services import validation
-from apps.workloads.services.fencing import attempt_id, check_fence, decide, end_attempt, held
+from apps.workloads.services.fencing import attempt_id, check_fence, decide, end_attempt, held, in_time
 from apps.workloads.services.moving import Lost, Move, commit_together, deciding_anew, load, policy_of
 from apps.workloads.states import STARTED, AttemptStatus, Effect, State
 
@@ -29,7 +29,7 @@ def complete(fence: Fence, completion: Completion, *, now_ms: int) -> tuple[Resu
     stored = _replayed(row, fence, completion, output_hash)
     if stored is not None:
         return stored, False
-    row = held(fence, now_ms)
+    check_fence(in_time(row, now_ms), fence, now_ms)
     move = Move(row, now_ms).step("complete", fence.worker_id)
     attempt = statements.get(Attempt, workload_id=row.pk, number=row.fencing_token)
     result = _result(move, attempt, completion, raw, output_hash)

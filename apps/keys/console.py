@@ -4,9 +4,8 @@ from dataclasses import dataclass
 
 from django.http import HttpRequest
 
-from apps.keys.limits import MAX_ACTOR_CHARS
 from apps.keys.models import Namespace
-from apps.keys.principal import operator
+from apps.keys.principal import Principal, operator
 
 SESSION_KEY = "console_namespace"
 FIRST_CHOICE = "default"
@@ -22,9 +21,9 @@ class NamespaceChoice:
     names: tuple[str, ...]
 
 
-def actor_of(request: HttpRequest) -> str:
-    """Return how history names the person who is signed in."""
-    return operator(request.user.get_username()).label[:MAX_ACTOR_CHARS]
+def acting(request: HttpRequest) -> Principal:
+    """Return who acts: the person who is signed in, as history names them. Whether they may is not asked here."""
+    return operator(request.user.get_username())
 
 
 def namespace_choice(request: HttpRequest) -> NamespaceChoice:

@@ -13,6 +13,7 @@ from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 
 from apps.http.pages.readonly import ReadOnlyAdmin
+from apps.keys.console import acting
 from apps.keys.models import Operator
 from apps.operations.services import operators
 from apps.operations.services.operators import OperatorRefused
@@ -75,7 +76,7 @@ class OperatorAdmin(ReadOnlyAdmin):
             wanted = form.cleaned_data
             try:
                 person = operators.create_operator(
-                    name=wanted["name"], password=wanted["password"], role=Role(wanted["role"])
+                    name=wanted["name"], password=wanted["password"], role=Role(wanted["role"]), by=acting(request)
                 )
             except OperatorRefused as refused:
                 form.add_error(refused.field or None, refused.message)
@@ -142,12 +143,12 @@ def _do(person: Operator, action: str, request: HttpRequest) -> str:
         role = request.POST.get("role", "")
         if role not in list(Role):
             raise OperatorRefused("Choose a role.")
-        operators.set_role(person.pk, Role(role))
+        operators.set_role(person.pk, Role(role), by=acting(request))
         return f"role is now {role}"
     if action == "password":
-        operators.set_password(person.pk, request.POST.get("password", ""))
+        operators.set_password(person.pk, request.POST.get("password", ""), by=acting(request))
         return "has a new password, and is signed out everywhere"
     if action in ("stop", "start"):
-        operators.set_active(person.pk, action == "start")
+        operators.set_active(person.pk, action == "start", by=acting(request))
         return "may sign in again" if action == "start" else "is stopped, and signed out everywhere"
     raise Http404

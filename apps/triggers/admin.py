@@ -16,8 +16,7 @@ from django.urls import URLPattern, path, reverse
 
 from apps.http.errors import ApiError
 from apps.http.pages.readonly import ReadOnlyAdmin
-from apps.keys.console import namespace_choice
-from apps.keys.principal import Principal, operator
+from apps.keys.console import acting, namespace_choice
 from apps.triggers import services
 from apps.triggers.definition import BEGINNING, NOW, of_trigger
 from apps.triggers.forms import TriggerForm, initial_of
@@ -34,11 +33,6 @@ PROVENANCE = "state_change:"
 MAX_SHOWN = 20
 MAX_CAPABILITY_CHOICES = 200
 MAX_PAUSE_MINUTES = 366 * 24 * 60
-
-
-def acting(request: HttpRequest) -> Principal:
-    """Return who acts: the person at the console, as history names them."""
-    return operator(request.user.get_username())
 
 
 def trigger_url(trigger: Trigger) -> str:

@@ -16,8 +16,9 @@ from apps.http.errors import ApiError
 from apps.http.pages.display import words
 from apps.http.pages.limits import COUNT_CAP
 from apps.http.pages.readonly import ReadOnlyAdmin
-from apps.keys.console import actor_of, namespace_choice
-from apps.workloads import overview, services
+from apps.keys.console import acting, namespace_choice
+from apps.workloads import overview
+from apps.workloads.by_hand import Action, act
 from apps.workloads.clock import now_ms
 from apps.workloads.machine import BY_MOVE
 from apps.workloads.models import Attempt, Workload
@@ -134,7 +135,7 @@ class WorkloadAdmin(ReadOnlyAdmin):
         """Cancel, or ask whoever holds the work to give it up."""
         return self._act(request, workload_id, "cancel")
 
-    def _act(self, request: HttpRequest, workload_id: str, action: str) -> HttpResponse:
+    def _act(self, request: HttpRequest, workload_id: str, action: Action) -> HttpResponse:
         if not request.user.has_perm(ACT):
             raise PermissionDenied
         if request.method != "POST":
@@ -142,15 +143,9 @@ class WorkloadAdmin(ReadOnlyAdmin):
         workload = self._find(workload_id)
         if request.POST.get("seen", "") != str(workload.history_length):
             return self._page(request, workload_id, refusal=_moved_on(workload), status=409)
-        service = services.retry if action == "retry" else services.cancel
+        reason = request.POST.get("reason", "")
         try:
-            after = service(
-                workload.namespace,
-                workload.workload_id,
-                actor=actor_of(request),
-                now_ms=now_ms(),
-                reason=request.POST.get("reason", ""),
-            )
+            after = act(action, workload, by=acting(request), now_ms=now_ms(), reason=reason)
         except ApiError as refused:
             return self._page(request, workload_id, refusal=refused.message, status=refused.status)
         messages.success(request, _outcome(after, action))

@@ -7,6 +7,7 @@ from django.contrib.auth.models import Group, Permission
 from django.test import Client
 
 from apps.keys.models import Operator
+from apps.keys.principal import operator as principal
 from apps.operations.services import operators
 from apps.operations.services.operators import OperatorRefused
 from apps.operations.services.roles import PERMISSIONS, Role, ensure_roles, role_of
@@ -17,7 +18,7 @@ PASSWORD = "correct horse battery"
 
 
 def person(name: str, role: Role) -> Operator:
-    return operators.create_operator(name=name, password=PASSWORD, role=role)
+    return operators.create_operator(name=name, password=PASSWORD, role=role, by=principal("tests"))
 
 
 def signed_in(someone: Operator, namespace: str) -> Client:
@@ -119,6 +120,6 @@ def test_the_last_administrator_stays_one(console: Client, operator: Operator) -
         answer = console.post(f"/admin/keys/operator/{operator.pk}/do/{action}/", form)
         assert answer.status_code == 409 and "last administrator" in answer.content.decode()
     second = person("second", Role.ADMINISTRATOR)
-    operators.set_active(operator.pk, False)
+    operators.set_active(operator.pk, False, by=principal("tests"))
     with pytest.raises(OperatorRefused):
-        operators.set_role(second.pk, Role.VIEWER)
+        operators.set_role(second.pk, Role.VIEWER, by=principal("tests"))

@@ -16,8 +16,9 @@ from django.template.response import TemplateResponse
 from django.urls import reverse
 
 from apps.http.errors import ApiError
-from apps.keys.console import actor_of, namespace_choice
-from apps.workloads import overview, services
+from apps.keys.console import acting, namespace_choice
+from apps.workloads import overview
+from apps.workloads.by_hand import act
 from apps.workloads.clock import now_ms
 from apps.workloads.models import Workload
 from apps.workloads.states import State
@@ -166,10 +167,9 @@ def _chosen(request: HttpRequest, namespace: str) -> list[Workload]:
 def _do(request: HttpRequest, work: Workload, *, discard: bool) -> Done:
     if work.state != State.DEAD_LETTER:
         return Done(workload_id=work.workload_id, state=work.state, refusal="it is no dead letter any more")
-    service = services.cancel if discard else services.retry
     reason = request.POST.get("reason", "")
     try:
-        after = service(work.namespace, work.workload_id, actor=actor_of(request), now_ms=now_ms(), reason=reason)
+        after = act("cancel" if discard else "retry", work, by=acting(request), now_ms=now_ms(), reason=reason)
     except ApiError as refused:
         return Done(workload_id=work.workload_id, state=work.state, refusal=refused.message)
     return Done(workload_id=work.workload_id, state=after.state)

@@ -8,6 +8,7 @@ from django.template.response import TemplateResponse
 from django.urls import reverse
 
 from apps.http.errors import ApiError
+from apps.keys.console import acting
 from apps.keys.models import Namespace
 from apps.operations.services import storage
 from feltdb_engine import EngineError
@@ -38,7 +39,7 @@ def acknowledge(site: AdminSite, request: HttpRequest, namespace: str) -> HttpRe
     if request.method != "POST":
         return HttpResponseRedirect(reverse("admin:storage"))
     try:
-        storage.acknowledge_recovery(namespace)
+        storage.acknowledge_recovery(namespace, by=acting(request))
     except (EngineError, ApiError) as error:
         return page(site, request, refusal=f"{namespace}: {error.message}", status=409)
     messages.success(request, f"Noted: somebody has looked at the recovery of {namespace}.")

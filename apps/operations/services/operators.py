@@ -1,6 +1,6 @@
 """What can happen to the people who use the console. No door makes, changes or stops an account but through these.
 
-There is always an administrator who can sign in: the last one can be neither stopped nor given another role.
+Each is audited in its transaction. There is always an administrator who can sign in: the last one can be neither stopped nor given another role.
 """
 
 from django.contrib.auth.models import Group
@@ -9,8 +9,10 @@ from django.contrib.auth.validators import UnicodeUsernameValidator
 from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
 
+from apps.keys.audit.services import record
 from apps.keys.models import Operator
-from apps.operations.services.roles import Role, ensure_roles
+from apps.keys.principal import Principal
+from apps.operations.services.roles import Role, ensure_roles, role_of
 
 MAX_NAME_CHARS = 150
 """As in Django's own column."""
@@ -25,7 +27,7 @@ class OperatorRefused(Exception):
         self.message = message
 
 
-def create_operator(*, name: str, password: str, role: Role) -> Operator:
+def create_operator(*, name: str, password: str, role: Role, by: Principal) -> Operator:
     """Make an account. Raises OperatorRefused for a taken or malformed name or a weak password."""
     name = name.strip()
     _check_name(name)
@@ -36,22 +38,25 @@ def create_operator(*, name: str, password: str, role: Role) -> Operator:
         with transaction.atomic():
             person.save(force_insert=True)
             _give(person, role)
+            record(by, "operator.create", target=name, after={"role": role.value})
     except IntegrityError as error:
         raise OperatorRefused(f"There is somebody named {name} already; choose another name.", field="name") from error
     return person
 
 
-def set_role(person_id: int, role: Role) -> Operator:
+def set_role(person_id: int, role: Role, *, by: Principal) -> Operator:
     """Give a person another role, from their next request on. Raises OperatorRefused for the last administrator."""
     with transaction.atomic():
         person = _locked(person_id)
         if role != Role.ADMINISTRATOR:
             _keep_an_administrator(person)
+        before = role_of(person)
         _give(person, role)
+        record(by, "operator.role", target=person.username, before={"role": before}, after={"role": role.value})
     return person
 
 
-def set_active(person_id: int, active: bool) -> Operator:
+def set_active(person_id: int, active: bool, *, by: Principal) -> Operator:
     """Let a person sign in, or stop them at once, signed in or not. Raises OperatorRefused as `set_role`."""
     with transaction.atomic():
         person = _locked(person_id)
@@ -59,15 +64,18 @@ def set_active(person_id: int, active: bool) -> Operator:
             _keep_an_administrator(person)
         person.is_active = active
         person.save(update_fields=["is_active"])
+        record(by, "operator.start" if active else "operator.stop", target=person.username)
     return person
 
 
-def set_password(person_id: int, password: str) -> Operator:
+def set_password(person_id: int, password: str, *, by: Principal) -> Operator:
     """Give a person a new password; every session of theirs ends. Raises OperatorRefused for a weak one."""
     person = Operator.objects.get(pk=person_id)
     _check_password(password, person)
     person.set_password(password)
-    person.save(update_fields=["password"])
+    with transaction.atomic():
+        person.save(update_fields=["password"])
+        record(by, "operator.password", target=person.username)
     return person
 
 

@@ -4,7 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from apps.http.errors import ApiError
+from apps.keys.audit.services import record
 from apps.keys.models import Namespace
+from apps.keys.principal import Principal
 from apps.state.stores import store
 from feltdb_engine import EngineError
 from feltdb_engine.model import Health
@@ -45,9 +47,10 @@ def stores() -> Sequence[StoreStanding]:
     return [_standing(name) for name in names]
 
 
-def acknowledge_recovery(namespace: str) -> None:
+def acknowledge_recovery(namespace: str, *, by: Principal) -> None:
     """Take note, for good, that a person has looked at the store's last recovery. Raises EngineError, ApiError."""
     store(namespace).acknowledge_recovery()
+    record(by, "storage.acknowledge_recovery", target=namespace, namespace=namespace)
 
 
 def _standing(namespace: str) -> StoreStanding:

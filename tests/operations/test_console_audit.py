@@ -1,0 +1,50 @@
+"""Whatever a person changes at the console is in the audit trail under their name, once per thing changed."""
+
+from typing import Any
+
+from django.test import Client
+
+from apps.keys.audit.models import AuditEvent
+from apps.keys.models import Operator
+
+
+def told(action: str) -> list[tuple[str, str, str, str]]:
+    events = AuditEvent.objects.filter(action=action).order_by("id")
+    return [(event.subject, event.target, event.namespace, event.reason) for event in events]
+
+
+def test_retrying_cancelling_and_bulk_are_audited_row_by_row(console: Client, make_dead: Any, namespace: str) -> None:
+    one, two, three = (make_dead(key) for key in "abc")
+    path = f"/admin/workloads/workload/{one.workload_id}"
+    console.post(f"{path}/retry/", {"seen": one.history_length, "reason": "fixed"})
+    console.post("/admin/dead-letters/retry/", {"id": [two.workload_id], "confirmed": "1", "reason": "fixed too"})
+    console.post("/admin/dead-letters/retry/", {"id": [three.workload_id], "act": "discard", "confirmed": "1"})
+    who = "human:admin"
+    assert told("workload.retry") == [
+        (who, one.workload_id, namespace, "fixed"),
+        (who, two.workload_id, namespace, "fixed too"),
+    ]
+    assert told("workload.cancel") == [(who, three.workload_id, namespace, "")]
+
+
+def test_what_was_refused_leaves_no_event_of_a_change(console: Client, make_dead: Any) -> None:
+    dead = make_dead()
+    path = f"/admin/workloads/workload/{dead.workload_id}/retry/"
+    for _ in range(3):
+        console.post(path, {"seen": dead.history_length})
+    assert len(told("workload.retry")) == 1
+
+
+def test_accounts_and_storage_are_audited(console: Client, namespace: str) -> None:
+    console.post("/admin/keys/operator/add/", {"name": "otto", "role": "viewer", "password": "correct horse battery"})
+    otto = Operator.objects.get(username="otto")
+    base = f"/admin/keys/operator/{otto.pk}/do"
+    console.post(f"{base}/role/", {"role": "operator"})
+    console.post(f"{base}/password/", {"password": "another horse battery"})
+    console.post(f"{base}/stop/")
+    console.post(f"{base}/start/")
+    for action in ("create", "role", "password", "stop", "start"):
+        assert told(f"operator.{action}") == [("human:admin", "otto", "", "")], action
+    assert "another horse" not in "".join(str(vars(event)) for event in AuditEvent.objects.all())
+    console.post(f"/admin/storage/{namespace}/acknowledge/")
+    assert told("storage.acknowledge_recovery") == [("human:admin", namespace, namespace, "")]

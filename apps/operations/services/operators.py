@@ -1,6 +1,7 @@
 """What can happen to the people who use the console. No door makes, changes or stops an account but through these.
 
-Each is audited in its transaction. There is always an administrator who can sign in: the last one can be neither stopped nor given another role.
+Each is audited in its transaction. There is always an administrator who can sign in: the last one can be neither
+stopped nor given another role.
 """
 
 from django.contrib.auth.models import Group

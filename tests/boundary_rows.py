@@ -90,6 +90,7 @@ STATE: list[Row] = [
 
 _W = "/v1/workloads/workload_000000000000000000000000"
 _FENCE = {"worker_id": "w1", "claim_id": "claim_0", "fencing_token": 1}
+_REPORT = {"workload_id": "workload_000000000000000000000000", "claim_id": "claim_0", "fencing_token": 1}
 
 WORKLOADS: list[Row] = [
     Row("GET", "/v1/workloads", scope="workload:read"),
@@ -118,6 +119,20 @@ WORKLOADS: list[Row] = [
         worker="w1",
     ),
     Row("POST", f"{_W}/fail", scope="workload:execute", body={**_FENCE, "kind": "timeout"}, worker="w1"),
+    Row(
+        "POST",
+        "/v1/workloads/complete",
+        scope="workload:execute",
+        body={"worker_id": "w1", "reports": [{**_REPORT, "result_id": "r", "output": None}]},
+        worker="w1",
+    ),
+    Row(
+        "POST",
+        "/v1/workloads/fail",
+        scope="workload:execute",
+        body={"worker_id": "w1", "reports": [{**_REPORT, "kind": "timeout"}]},
+        worker="w1",
+    ),
     Row("POST", f"{_W}/cancelled", scope="workload:execute", body=_FENCE, worker="w1"),
 ]
 

@@ -146,6 +146,52 @@ complete_workload = describe(
         "WORKLOAD_RESULT_DUPLICATE",
     ],
 )
+complete_workloads = describe(
+    "complete_workloads",
+    "Record many successes in one transaction",
+    tag=_TAG,
+    description="Each is judged on its own, as by its own route: one that is refused hinders no other. Answers stand "
+    "in the order of the reports. Safe to repeat as a whole.",
+    body=schemas.COMPLETE_MANY,
+    body_examples={
+        "done": {
+            "worker_id": "packer-1",
+            "reports": [
+                {
+                    "workload_id": "workload_000000000000000000000000",
+                    "claim_id": "claim_7db209eb4f86bcd108b6",
+                    "fencing_token": 1,
+                    "result_id": "parcel-7",
+                    "output": {"weight": 3},
+                }
+            ],
+        }
+    },
+    answers={200: Answer("A result or a refusal for each report.", ref("WorkloadCompletedMany"))},
+    errors=["WORKLOAD_CONFLICT", "DATABASE_UNAVAILABLE", "FORBIDDEN"],
+)
+fail_workloads = describe(
+    "fail_workloads",
+    "Record many failures",
+    tag=_TAG,
+    description="Each is judged on its own, as by its own route. Answers stand in the order of the reports.",
+    body=schemas.FAIL_MANY,
+    body_examples={
+        "to be tried again": {
+            "worker_id": "packer-1",
+            "reports": [
+                {
+                    "workload_id": "workload_000000000000000000000000",
+                    "claim_id": "claim_7db209eb4f86bcd108b6",
+                    "fencing_token": 1,
+                    "kind": "transient_connection",
+                }
+            ],
+        }
+    },
+    answers={200: Answer("A state or a refusal for each report.", ref("WorkloadFailedMany"))},
+    errors=["WORKLOAD_CONFLICT", "DATABASE_UNAVAILABLE", "FORBIDDEN"],
+)
 fail_workload = describe(
     "fail_workload",
     "Record a failure",

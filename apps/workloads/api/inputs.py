@@ -69,6 +69,8 @@ FENCE = Body(schemas.FENCE)
 HEARTBEAT = Body(schemas.HEARTBEAT)
 COMPLETE = Body(schemas.COMPLETE)
 FAIL = Body(schemas.FAIL)
+COMPLETE_MANY = Body(schemas.COMPLETE_MANY)
+FAIL_MANY = Body(schemas.FAIL_MANY)
 CANCEL = Body(schemas.CANCEL)
 RETRY = Body(schemas.RETRY)
 
@@ -168,6 +170,25 @@ def fence(body: Mapping[str, Any], workload_id: str, *, namespace: str, principa
         fencing_token=body["fencing_token"],
         principal=principal.label,
     )
+
+
+def reports(body: Mapping[str, Any], *, namespace: str, principal: Principal) -> list[tuple[Fence, Mapping[str, Any]]]:
+    """Return each report of a batch with the claim it speaks for; one worker speaks for them all."""
+    worker_id = acting_worker(body, principal)
+    return [
+        (
+            Fence(
+                namespace=namespace,
+                workload_id=each["workload_id"],
+                worker_id=worker_id,
+                claim_id=each["claim_id"],
+                fencing_token=each["fencing_token"],
+                principal=principal.label,
+            ),
+            each,
+        )
+        for each in body["reports"]
+    ]
 
 
 def completion(body: Mapping[str, Any]) -> Completion:

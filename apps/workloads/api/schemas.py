@@ -104,6 +104,19 @@ COMPLETE: Schema = an_object(
 FAIL: Schema = an_object(
     {**_FENCE, "kind": TEXT}, {"error": TEXT, "effect": {"type": ["string", "null"], "enum": ["none", "unknown", None]}}
 )
+_REPORT = {"workload_id": NAME, "claim_id": NAME, "fencing_token": _FENCE["fencing_token"]}
+
+
+def _many(required: dict[str, Schema], of: Schema) -> Schema:
+    """Return a batch of what `of` says of one, all by one worker."""
+    own = {name: each for name, each in of["properties"].items() if name not in _FENCE and name not in required}
+    reports = {**array(an_object({**_REPORT, **required}, own)), "minItems": 1, "maxItems": limits.MAX_BATCH}
+    return an_object({**_WORKER, "reports": reports})
+
+
+COMPLETE_MANY: Schema = _many({"result_id": TEXT, "output": ANY}, COMPLETE)
+FAIL_MANY: Schema = _many({"kind": TEXT}, FAIL)
+_REFUSED: Schema = an_object({"code": TEXT, "message": TEXT, "details": {"type": ["object", "null"]}})
 CANCEL: Schema = an_object({}, {"reason": TEXT, "grace_ms": {"type": "integer", "default": limits.DEFAULT_GRACE_MS}})
 RETRY: Schema = an_object({}, {"reason": TEXT})
 
@@ -276,6 +289,14 @@ SCHEMAS: dict[str, Schema] = {
     "WorkloadFail": FAIL,
     "WorkloadCancel": CANCEL,
     "WorkloadRetry": RETRY,
+    "WorkloadCompleteMany": COMPLETE_MANY,
+    "WorkloadCompletedMany": an_object(
+        {"answers": array(an_object({"workload_id": TEXT}, {"result": ref("WorkloadResult"), "error": _REFUSED}))}
+    ),
+    "WorkloadFailMany": FAIL_MANY,
+    "WorkloadFailedMany": an_object(
+        {"answers": array(an_object({"workload_id": TEXT}, {"state": TEXT, "error": _REFUSED}))}
+    ),
     "WorkloadState": an_object({"state": TEXT}),
 }
 

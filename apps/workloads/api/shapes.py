@@ -3,6 +3,7 @@
 from typing import Any
 
 from apps.workloads.commands import Claim, Heartbeat
+from apps.workloads.errors import WorkloadError
 from apps.workloads.models import Attempt, Result, Workload
 from apps.workloads.services.fencing import current_claim_id
 from apps.workloads.services.reading import Details, History
@@ -166,6 +167,11 @@ def claim(made: Claim) -> dict[str, Any]:
         "issued_at_ms": made.claimed_at_ms,
         "expires_at_ms": made.expires_at_ms,
     }
+
+
+def refused(error: WorkloadError) -> dict[str, Any]:
+    """Return why one of several was refused."""
+    return {"code": error.code, "message": error.message, "details": error.details}
 
 
 def heartbeat(answer: Heartbeat) -> dict[str, Any]:

@@ -14,7 +14,8 @@ from apps.workloads import limits, services
 from apps.workloads.api import described, inputs, shapes
 from apps.workloads.bell import bell
 from apps.workloads.clock import now_ms
-from apps.workloads.commands import Claim, ClaimNext, Fence
+from apps.workloads.commands import Claim, ClaimNext, Fence, Report
+from apps.workloads.errors import WorkloadError
 from apps.workloads.services import reading
 from apps.workloads.states import RESTING
 
@@ -176,6 +177,53 @@ class CompleteView(WorkerView):
         body, fence = self.read(request, workload_id, inputs.COMPLETE)
         result, stored = services.complete(fence, inputs.completion(body), now_ms=now_ms())
         return Response(shapes.result(workload_id, result), headers={} if stored else REPLAYED)
+
+
+class CompleteManyView(KeyedView):
+    """Many done at once."""
+
+    scopes = {"POST": "workload:execute"}
+
+    @described.complete_workloads
+    def post(self, request: KeyedRequest) -> Response:
+        """Record the successes together."""
+        body = inputs.COMPLETE_MANY.read(request.data)
+        told = inputs.reports(body, namespace=request.namespace, principal=request.principal)
+        reports = [Report(fence=fence, completion=inputs.completion(each)) for fence, each in told]
+        answers = services.complete_many(reports, now_ms=now_ms())
+        return Response(
+            {
+                "answers": [
+                    {"workload_id": fence.workload_id, "error": shapes.refused(answer)}
+                    if isinstance(answer, WorkloadError)
+                    else {"workload_id": fence.workload_id, "result": shapes.result(fence.workload_id, answer)}
+                    for (fence, _), answer in zip(told, answers, strict=True)
+                ]
+            }
+        )
+
+
+class FailManyView(KeyedView):
+    """Many failed at once."""
+
+    scopes = {"POST": "workload:execute"}
+
+    @described.fail_workloads
+    def post(self, request: KeyedRequest) -> Response:
+        """Record the failures."""
+        body = inputs.FAIL_MANY.read(request.data)
+        told = inputs.reports(body, namespace=request.namespace, principal=request.principal)
+        answers = services.fail_many([(fence, inputs.failure(each)) for fence, each in told], now_ms=now_ms())
+        return Response(
+            {
+                "answers": [
+                    {"workload_id": fence.workload_id, "error": shapes.refused(answer)}
+                    if isinstance(answer, WorkloadError)
+                    else {"workload_id": fence.workload_id, "state": answer.state}
+                    for (fence, _), answer in zip(told, answers, strict=True)
+                ]
+            }
+        )
 
 
 class FailView(WorkerView):

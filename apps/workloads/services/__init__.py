@@ -25,7 +25,7 @@ from apps.workloads.services.admission import Prepared, admit, admit_many, prepa
 from apps.workloads.services.claiming import claim, claim_next, namespaces_with_work
 from apps.workloads.services.control import cancel, retry
 from apps.workloads.services.holding import hand_back, heartbeat, start
-from apps.workloads.services.reporting import complete, complete_many, confirm_cancel, fail
+from apps.workloads.services.reporting import complete, complete_many, confirm_cancel, fail, fail_many
 from apps.workloads.services.sweeping import sweep
 
 __all__ = [
@@ -54,6 +54,7 @@ __all__ = [
     "complete_many",
     "confirm_cancel",
     "fail",
+    "fail_many",
     "hand_back",
     "heartbeat",
     "namespaces_with_work",

@@ -199,6 +199,20 @@ def fail(fence: Fence, failure: Failure, *, now_ms: int) -> Workload:
     return move.after
 
 
+def fail_many(reports: Sequence[tuple[Fence, Failure]], *, now_ms: int) -> list[Workload | errors.WorkloadError]:
+    """Record several failures, each judged on its own. Returns, for each, the work as it stands or the refusal.
+
+    A transaction each: failures are rare, and a refusal may itself have to be written (work found timed out).
+    """
+    answers: list[Workload | errors.WorkloadError] = []
+    for fence, failure in reports:
+        try:
+            answers.append(fail(fence, failure, now_ms=now_ms))
+        except errors.WorkloadError as error:
+            answers.append(error)
+    return answers
+
+
 def _decision(row: Workload, policy: RetryPolicy, kind: str, effect: str) -> str:
     if effect == Effect.UNKNOWN:
         if "worker_failure" not in policy.retry_on:

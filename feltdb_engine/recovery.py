@@ -192,15 +192,12 @@ def _cut(core: Core, state: State, discarded: int) -> State:
     log, files = core.log, core.files
     _keep_aside(core, state.position)
     files.step("tail kept")
+    # No file is removed: another process may have it open, and would go on writing to what nobody can find.
     for start in reversed(log.starts()):
         begin = max(start, state.position)
         size = log.file(start).size()
         if start + size > begin:
             log.zero(begin, start + size)
-        if start >= max(state.position, 1):
-            log.forget()
-            files.remove(log.path(start))
-    files.force_names(log.directory)
     files.step("tail zeroed")
     return _write_recovery(core, state, discarded)
 

@@ -5,8 +5,6 @@ One per process and directory: opening the same one again gives the same store, 
 """
 
 import functools
-import os
-import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
@@ -15,8 +13,7 @@ from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
 
 import lmdb
 
-from feltdb_engine import forks, frame, limits, opening, positions, requests, timeline
-from feltdb_engine import host as hosts
+from feltdb_engine import forks, frame, limits, opening, positions, registry, requests, timeline
 from feltdb_engine.core import Core, Options
 from feltdb_engine.decide import Decision
 from feltdb_engine.durability import Durability, refusal
@@ -53,8 +50,6 @@ from feltdb_engine.writer import Writer
 P = ParamSpec("P")
 R = TypeVar("R")
 NOBODY = Actor()
-_stores: dict[tuple[int, int], "Store"] = {}
-_registry = threading.Lock()
 
 
 def _guarded(method: Callable[Concatenate["Store", P], R]) -> Callable[Concatenate["Store", P], R]:
@@ -99,7 +94,7 @@ class Store:
 
         Other threads may be reading the old view: it is closed when the last of them has let go of it.
         """
-        with _registry:
+        with registry.lock_of(self._options.path):
             held = self._held
             if self._users <= 0 or (held is not None and held.words[positions.STATE] == positions.LIVE):
                 return
@@ -139,12 +134,13 @@ class Store:
             files=files or OSFiles(),
             host=host or Host.current(),
         )
-        with _registry:
-            shared = _shared(options, read_only)
+        with registry.lock_of(options.path):
+            shared = registry.find(options.path)
             if shared is not None:
+                shared._share(options, read_only)
                 return shared
             store = cls(opening.open_core(options), read_only=read_only)
-            _stores[_key(options.path)] = store
+            registry.add(options.path, store)
         try:
             if not read_only:
                 store._begin_timeline_where_due()
@@ -152,6 +148,12 @@ class Store:
             store.close()
             raise
         return store
+
+    def _share(self, options: Options, read_only: bool) -> None:
+        """Count one more user."""
+        if self._read_only != read_only or self._options.durability != options.durability:
+            raise ValueError("This process has the store open with other options.")
+        self._users += 1
 
     @_guarded
     def _begin_timeline_where_due(self) -> None:
@@ -167,12 +169,11 @@ class Store:
 
     def close(self) -> None:
         """Let go. The last process out forces the view, so that the next opening is instant."""
-        with _registry:
+        with registry.lock_of(self._options.path):
             self._users -= 1
             if self._users != 0:
                 return
-            for key in [key for key, store in _stores.items() if store is self]:
-                del _stores[key]
+            registry.remove(self)
             core, self._held = self._held, None
             self._shut(StoreClosed("The store was closed."))
             if core is not None:
@@ -355,16 +356,6 @@ class Store:
         return self._reader.health(self._feed.floor)
 
 
-def _in_child() -> None:
-    """The lock may have been held by a thread the child does not have; the stores are the parent's."""
-    global _registry
-    _registry = threading.Lock()
-    _stores.clear()
-
-
-os.register_at_fork(after_in_child=_in_child)
-
-
 class _Shut:
     """What stands in for the open parts once a store is closed: everything asked of it says why."""
 
@@ -373,21 +364,3 @@ class _Shut:
 
     def __getattr__(self, name: str) -> Any:
         raise type(self._why)(self._why.message)
-
-
-def _key(path: Path) -> tuple[int, int]:
-    return hosts.identity(path)
-
-
-def _shared(options: Options, read_only: bool) -> Store | None:
-    """The store of this process for that directory, one more user counted."""
-    try:
-        store = _stores.get(_key(options.path))
-    except OSError:
-        return None
-    if store is None:
-        return None
-    if store._read_only != read_only or store._core.durability != options.durability:
-        raise ValueError("This process has the store open with other options.")
-    store._users += 1
-    return store

@@ -53,6 +53,7 @@ class Writer:
         self._core = core
         self._words = core.words
         self._durability = durability
+        self._until = 0.0  # of whoever has the turn
 
     def commit(self, request: Request, deadline: float | None) -> Outcome:
         """Commit and be durable. Raises the refusals of `decide`, StorageError and DeadlineExceeded."""
@@ -87,6 +88,7 @@ class Writer:
         core, words = self._core, self._words
         core.turn.take(until)
         try:
+            self._until = until
             if words[positions.STATE] != positions.LIVE:
                 raise refusal(words[positions.STATE])
             txn = core.view.write()
@@ -140,7 +142,7 @@ class Writer:
         step = core.files.step
         begin, end = frames[0].position, frames[-1].end
         if words[positions.PREPARED] < end:
-            self._make_room(end, time.monotonic() + limits.TURN_WAIT_S)
+            self._make_room(end)
         # Where others write too, the same page would be written twice: their common force does better.
         alone = core.durability == "commit" and words[positions.DURABLE] == words[positions.WRITTEN]
         step("append")
@@ -197,10 +199,10 @@ class Writer:
             raise as_storage_error(cause, core.path) from cause
         raise cause
 
-    def _make_room(self, end: int, until: float) -> None:
+    def _make_room(self, end: int) -> None:
         """Zero-filled space up to `end`, before the first byte of the frame: a full disk refuses all of it here."""
         core, words = self._core, self._words
-        core.prepare_lock.take(until)
+        core.prepare_lock.take(self._until)
         try:
             prepared = max(words[positions.PREPARED], core.log.start_of(end - 1))
             while prepared < end:

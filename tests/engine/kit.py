@@ -3,8 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from feltdb_engine import Cursor, Mutation, Operation, Precondition, Store
-from feltdb_engine import store as store_module
+from feltdb_engine import Cursor, Mutation, Operation, Precondition, Store, registry
 from feltdb_engine.host import Host
 
 
@@ -45,7 +44,6 @@ def vanish(store: Store) -> None:
     """Let go of a store as a killed process does: nothing is forced, written or marked."""
     core, store._held = store._held, None
     store._users = 0
-    for key in [key for key, one in store_module._stores.items() if one is store]:
-        del store_module._stores[key]
+    registry.remove(store)
     if core is not None:
         core.drop()

@@ -13,6 +13,7 @@ import pytest
 
 from feltdb_engine import Store, errors, positions
 from feltdb_engine.locks import FileLock
+from feltdb_engine.segment import segment_name
 from tests.engine.kit import operations, put
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -123,6 +124,28 @@ def test_what_a_killed_writer_left_is_settled_by_whoever_reads_it(store: Store, 
     else:
         assert store.get("other:1") is not None
         assert store.head().sequence == 2, "who was given it was given something durable"
+
+
+def test_a_tail_in_the_next_segment_is_cut_under_the_feet_of_a_process_that_has_it_open(
+    tmp_path: Path, others: list[Other]
+) -> None:
+    store = Store.open(tmp_path / "s", segment_bytes=1 << 16)
+    others.append(other := Other(tmp_path / "s"))
+    core = store._core
+    core.words[positions.PREPARED] = core.log.prepare(1 << 16)
+    with (tmp_path / "s" / "log" / segment_name(1 << 16)).open("r+b") as torn:
+        torn.write(b"torn")
+    core.words[positions.APPENDING] = 1
+    other.go()
+    other.expect("done")
+    for number in range(20):
+        store.commit([put(f"a:{number}", {"body": "x" * 9000})])
+    store.close()
+    other.end()
+    others.clear()
+    (tmp_path / "s" / "view" / "data.mdb").unlink()
+    with Store.open(tmp_path / "s") as again:
+        assert [one.key for one in operations(again)] == ["other:1", *(f"a:{number}" for number in range(20))]
 
 
 def test_a_change_by_another_process_is_waited_for(store: Store, others: list[Other]) -> None:

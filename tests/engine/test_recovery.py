@@ -175,7 +175,6 @@ def test_a_tail_is_cut_in_the_order_that_survives_a_crash_at_any_point(tmp_path:
         ("force names", "tails"),
         ("write", name),  # the zeroes
         ("force", name),
-        ("force names", "log"),
         ("write", name),  # the recovery frame
         ("force", name),
     ]

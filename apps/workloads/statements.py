@@ -68,6 +68,17 @@ def update(model: type[Model], changes: Mapping[str, Any], **guards: Any) -> boo
         return bool(cursor.rowcount)
 
 
+def update_each(model: type[Model], ids: Sequence[int], changes: Mapping[str, Any], **guards: Any) -> set[int]:
+    """Set the same columns in each of the rows where the guards hold; returns the ids of the rows hit."""
+    shape = tuple((name, _shape(value)) for name, value in {"id": list(ids), **guards}.items())
+    values = [_prepared(model, name, value) for name, value in changes.items()]
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"{_update(model, tuple(changes), shape)} RETURNING id", [*values, *ids, *_flat(guards.values())]
+        )
+        return {row[0] for row in cursor.fetchall()}
+
+
 def insert(rows: Sequence[Model]) -> None:
     """Insert rows of one model with one statement each hundred; keys that the database makes are not read back."""
     for at in range(0, len(rows), 100):

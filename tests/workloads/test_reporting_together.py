@@ -7,10 +7,11 @@ from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 
 from apps.workloads import services
-from apps.workloads.commands import Claim, ClaimNext, Completion, DependsOn
+from apps.workloads.commands import Claim, ClaimNext, Completion, DependsOn, Failure
 from apps.workloads.errors import WorkloadError
 from apps.workloads.models import Attempt, Event, Result, Workload
 from apps.workloads.services import Report
+from apps.workloads.services.moving import Move, commit_together, load
 from tests.workloads.conftest import NAMESPACE, Clock
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -164,3 +165,27 @@ def test_recording_many_costs_a_few_statements_each(make_work, clock) -> None:
     ) as queries:
         services.complete_many([report(claim) for claim in claims], now_ms=clock.ms)
     assert len(queries) <= 2 * len(claims) + 10
+
+
+def test_rows_that_move_alike_share_one_update(make_work, clock) -> None:
+    for number in range(20):
+        make_work(f"k{number}")
+    claims = claim_and_start(clock, 20)
+    with CaptureQueriesContext(connection) as queries:
+        services.complete_many([report(claim) for claim in claims], now_ms=clock.ms)
+    updates = [query for query in queries.captured_queries if query["sql"].startswith('UPDATE "workloads_workload"')]
+    assert len(updates) == 1
+    assert set(Workload.objects.values_list("state", flat=True)) == {"SUCCEEDED"}
+
+
+def test_a_row_that_another_moved_is_left_out_of_the_shared_update(make_work, clock) -> None:
+    for number in range(3):
+        make_work(f"k{number}")
+    claims = claim_and_start(clock, 3)
+    moves = [Move(load(NAMESPACE, claim.workload_id), clock.ms).step("complete", "w1") for claim in claims]
+    services.fail(claims[1].fence, Failure(kind="broken"), now_ms=clock.ms)
+    with transaction.atomic():
+        written = commit_together([*moves, moves[0]])
+        assert [move.row.workload_id for move in written] == [claims[0].workload_id, claims[2].workload_id]
+        assert Event.objects.filter(event_type="workload.completed").count() == 2
+        transaction.set_rollback(True)

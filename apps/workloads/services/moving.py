@@ -9,7 +9,7 @@ import copy
 import functools
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeAlias, TypeVar
 
 from django.db import OperationalError, connection, transaction
 from django.db.models import F
@@ -23,6 +23,7 @@ from apps.workloads.states import CLAIMED_STATES, FINAL, REQUIRABLE, STARTED, St
 P = ParamSpec("P")
 R = TypeVar("R")
 
+_Columns: TypeAlias = tuple[tuple[str, Any], ...]
 _CLAIM_FIELDS = ("worker_id", "claimed_by", "claimed_at_ms", "heartbeat_at_ms", "lease_expires_at_ms")
 _COLUMNS = frozenset(field.attname for field in Workload._meta.concrete_fields)
 _RETRYABLE_SQLSTATES = ("40001", "40P01")  # serialization failure, deadlock
@@ -105,26 +106,30 @@ class Move:
         if not self.commit():
             raise Lost
 
-    def set_row(self) -> bool:
-        """Compare and set the row alone. For `commit_together`, which writes what belongs to it."""
+    def sets(self) -> tuple[_Columns, _Columns]:
+        """Return what is compared and what is set. For `commit_together`: equal ones share one statement."""
         row = self.row
-        return statements.update(
-            Workload,
-            self._changes(),
-            id=row.pk,
-            state=row.state,
-            fencing_token=row.fencing_token,
-            history_length=row.history_length,
-            **self._guards,
-        )
+        guards = {"state": row.state, "fencing_token": row.fencing_token, "history_length": row.history_length}
+        return tuple({**guards, **self._guards}.items()), tuple(self._changes().items())
 
 
 def commit_together(moves: Sequence[Move]) -> list[Move]:
     """Write, inside the caller's transaction, every move whose row nobody moved meanwhile. Returns those, in order.
 
-    Each is judged on its own; their history and what it means for the work that waits for them is written at once.
+    Each is judged on its own; rows compared and set alike, as those of one claim or report mostly are, share one
+    UPDATE, and their history and what it means for the work that waits for them is written at once.
     """
-    written = [move for move in moves if move.set_row()]
+    alike: dict[tuple[_Columns, _Columns], list[int]] = {}
+    for each in moves:
+        alike.setdefault(each.sets(), []).append(each.row.pk)
+    hit: set[int] = set()
+    for (guards, changes), ids in alike.items():
+        hit |= statements.update_each(Workload, ids, dict(changes), **dict(guards))
+    written = []
+    for each in moves:
+        if each.row.pk in hit:
+            hit.remove(each.row.pk)  # of two moves of one row only the first was written
+            written.append(each)
     statements.insert([event for move in written for event in move.events])
     ended = {move.row.pk: move.after.state for move in written if move.after.state in REQUIRABLE}
     woken = _settle_dependants(ended, written[0].now_ms) if ended else False

@@ -46,7 +46,9 @@ def on_starting(server: Any) -> None:
     """Let an instance start counting at zero: drop the counts of processes that are gone."""
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "feltsite.settings")
     from apps.http import measures
+    from apps.operations.services.supervised import end_with_supervisor
 
+    end_with_supervisor()
     measures.clean()
 
 

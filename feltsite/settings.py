@@ -4,6 +4,7 @@ Not here: the variables themselves, with defaults and bounds (`environment.py`),
 (`feltdb_engine/limits.py`) and the limits of each app (its own `limits.py`).
 """
 
+import errno
 import os
 import secrets
 from pathlib import Path
@@ -18,7 +19,14 @@ from feltsite import environment as env
 BASE_DIR = Path(__file__).resolve().parent.parent
 
 DATA_DIR = Path(env.text("FELTDB_DATA_DIR", str(BASE_DIR / "data"))).resolve()
-DATA_DIR.mkdir(mode=0o700, parents=True, exist_ok=True)
+try:
+    DATA_DIR.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if not os.access(DATA_DIR, os.R_OK | os.W_OK | os.X_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+except OSError as error:
+    raise ImproperlyConfigured(
+        f"FELTDB_DATA_DIR: cannot use {DATA_DIR} ({error.strerror}); name a directory this user may write to"
+    ) from error
 
 
 def secret_file(name: str) -> str:
@@ -129,9 +137,14 @@ TEMPLATES = [
     },
 ]
 
-DATABASES = {
-    "default": environ.Env.db_url_config(env.text("DATABASE_URL", f"sqlite:///{DATA_DIR / 'control.sqlite3'}"))
-}
+_database_url = env.text("DATABASE_URL", f"sqlite:///{DATA_DIR / 'control.sqlite3'}")
+# Neither message repeats the URL: it may hold a password.
+if not _database_url.startswith(("sqlite://", "postgres://", "postgresql://")):
+    raise ImproperlyConfigured("DATABASE_URL must begin with sqlite:/// or postgres://")
+try:
+    DATABASES = {"default": environ.Env.db_url_config(_database_url)}
+except ValueError:
+    raise ImproperlyConfigured("DATABASE_URL is no usable URL; write postgres://user@host:port/database") from None
 DATABASES["default"]["CONN_MAX_AGE"] = None
 DATABASES["default"]["CONN_HEALTH_CHECKS"] = True
 if DATABASES["default"]["ENGINE"] == "django.db.backends.sqlite3":

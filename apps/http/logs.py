@@ -116,6 +116,9 @@ def configuration(form: str, level: str) -> dict[str, Any]:
             # gunicorn and Django hang handlers of their own on theirs; one stream in one form is enough.
             "gunicorn.error": {"handlers": [], "propagate": True, "level": level},
             "gunicorn.access": {"handlers": [], "propagate": False, "level": "CRITICAL"},
+            # What a stranger's Host or path can bring about is a refusal; with a stack for each it could fill a disk.
+            "django.security": {"handlers": [], "propagate": True, "level": "CRITICAL"},
+            "django.security.csrf": {"handlers": [], "propagate": True, "level": level},
             "django.request": {"handlers": [], "propagate": True, "level": "ERROR", "filters": ["only_failures"]},
         },
     }

@@ -114,6 +114,39 @@ def test_a_taken_address_is_refused_in_plain_words_before_anything_starts(tmp_pa
     assert f"127.0.0.1:{port} is taken" in said and "Traceback" not in said, said
 
 
+def test_a_supervisor_that_is_killed_takes_the_server_and_the_worker_with_it(
+    tmp_path: Path, runs: list[MakeRun]
+) -> None:
+    run = MakeRun(tmp_path / "data", free_port(), tmp_path / "output.txt")
+    runs.append(run)
+    run.wait_until_ready()
+
+    os.kill(int((tmp_path / "data" / "supervisord.pid").read_text()), signal.SIGKILL)
+
+    run.process.wait(10)
+    deadline = time.monotonic() + 40
+    left = processes_of(tmp_path / "data")
+    while left and time.monotonic() < deadline:
+        time.sleep(0.2)
+        left = processes_of(tmp_path / "data")
+    for each in left:
+        os.kill(each, signal.SIGKILL)
+    assert left == []
+
+
+def processes_of(data_dir: Path) -> list[int]:
+    """Return the processes whose environment names this data directory."""
+    wanted = f"FELTDB_DATA_DIR={data_dir}".encode()
+    found = []
+    for place in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            if wanted in place.read_bytes().split(b"\0"):
+                found.append(int(place.parent.name))
+        except OSError:  # it ended meanwhile
+            continue
+    return found
+
+
 def paste_the_tour(url: str, key: str) -> list[str]:
     """Run the README's shell blocks in order, in one shell; return what each `feltdb` call answered, one a line.
 

@@ -105,3 +105,28 @@ def test_the_readme_names_only_variables_there_are_and_leads_to_all_of_them() ->
     }
     assert named and named <= known
     assert "docs/settings.md" in table
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "says"),
+    [
+        ("FELTDB_DATA_DIR", "/dev/null/data", "FELTDB_DATA_DIR: cannot use /dev/null/data"),
+        ("FELTDB_DATA_DIR", "/dev/null", "FELTDB_DATA_DIR: cannot use /dev/null"),
+        ("DATABASE_URL", "nonsense", "DATABASE_URL must begin with sqlite:/// or postgres://"),
+        ("DATABASE_URL", "mysql://root:hush@127.0.0.1/x", "DATABASE_URL must begin with sqlite:/// or postgres://"),
+        ("DATABASE_URL", "postgres://root:hush@127.0.0.1:port/x", "DATABASE_URL is no usable URL"),
+        ("DATABASE_URL", "postgres://root:hush@127.0.0.1:1/x", "cannot open the database that DATABASE_URL names"),
+        ("DATABASE_URL", "sqlite:////dev/null/x.sqlite3", "cannot open the database that DATABASE_URL names"),
+    ],
+)
+def test_a_place_that_cannot_be_used_stops_the_first_start_in_a_line_that_names_it_and_no_password(
+    name: str, value: str, says: str, tmp_path: Path
+) -> None:
+    changed = {**os.environ, "FELTDB_DATA_DIR": str(tmp_path), "DJANGO_SETTINGS_MODULE": "feltsite.settings"}
+    changed[name] = value
+    done = subprocess.run(
+        [sys.executable, "manage.py", "setup"], cwd=ROOT, env=changed, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode != 0
+    assert says in done.stderr
+    assert "Traceback" not in done.stderr and "hush" not in done.stderr

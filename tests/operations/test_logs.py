@@ -126,3 +126,11 @@ def test_refusals_fill_no_log_and_failures_do(api: Any, caplog: pytest.LogCaptur
         assert not [record for record in caplog.records if record.name == "django.request"]
         logging.getLogger("django.request").error("Internal Server Error", extra={"status_code": 500})
     assert [record.status_code for record in caplog.records if record.name == "django.request"] == [500]
+
+
+def test_a_refused_host_name_is_no_error_of_the_server_and_a_refused_form_stays_visible() -> None:
+    loggers = logs.configuration("text", "INFO")["loggers"]
+
+    # Anybody can send any Host: a stack for each would let strangers fill the disk.
+    assert loggers["django.security"]["level"] == "CRITICAL"
+    assert loggers["django.security.csrf"]["level"] == "INFO"

@@ -9,6 +9,7 @@ from typing import Any
 from django.conf import settings
 from django.core.management import CommandError, call_command
 from django.core.management.base import BaseCommand
+from django.db import OperationalError, connection
 
 from apps.operations.services.first_setup import FirstSecrets, prepare_instance
 
@@ -35,6 +36,7 @@ class Command(BaseCommand):
             refuse_taken_address(settings.HOST, settings.PORT)
         with (settings.DATA_DIR / "setup.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
+            refuse_closed_database()
             call_command("migrate", verbosity=0, interactive=False)
             made = prepare_instance()
         self.show(made)
@@ -56,8 +58,17 @@ class Command(BaseCommand):
             self.stdout.write(f"  operator   {made.operator_name}   password   {made.operator_password}")
         if made.key_secret is not None:
             self.stdout.write(f"  API key    export FELTDB_KEY={made.key_secret}")
-        self.stdout.write("  Lost them? manage.py changepassword admin; manage.py keys create --help")
+        self.stdout.write("  Lost them? .venv/bin/python manage.py changepassword admin")
+        self.stdout.write("             .venv/bin/python manage.py keys create --help")
         self.stdout.write("")
+
+
+def refuse_closed_database() -> None:
+    """Raise `CommandError` where the control plane's database does not let us in."""
+    try:
+        connection.ensure_connection()
+    except OperationalError as error:
+        raise CommandError(f"cannot open the database that DATABASE_URL names: {error}") from error
 
 
 def refuse_taken_address(host: str, port: int) -> None:

@@ -7,6 +7,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand
 
 from apps.operations.services import liveness
+from apps.operations.services.supervised import end_with_supervisor
 from apps.triggers.evaluator import Evaluator
 from apps.workloads.worker import Step, Worker, WorkerOptions, stop_on_signals
 
@@ -50,6 +51,7 @@ class Command(BaseCommand):
         triggers = Step("triggers", evaluator.run_once, pause=evaluator.wait, close=evaluator.close)
         worker = Worker(how, steps=[triggers, liveness.step(how)])
         stop_on_signals(worker)
+        end_with_supervisor()
         if options["once"]:
             attempts = worker.run_once()
             self.stdout.write(f"{attempts} attempt{'' if attempts == 1 else 's'} made; nothing is left to do now.")

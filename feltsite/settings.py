@@ -185,6 +185,7 @@ STATIC_URL = "static/"
 WHITENOISE_USE_FINDERS = True
 WHITENOISE_AUTOREFRESH = False
 LOGIN_URL = "admin:login"
+LOGIN_REDIRECT_URL = "admin:index"
 
 # The console speaks plain HTTP on the loopback address by default; HTTPS=true where a proxy ends TLS.
 HTTPS = env.flag("HTTPS")

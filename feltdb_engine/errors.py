@@ -20,6 +20,8 @@ EngineError
 ├── StoreForked           STORE_FORKED
 ├── StoreRebuilding       STORE_REBUILDING
 ├── FormatUnsupported     FORMAT_UNSUPPORTED
+├── DestinationExists     DESTINATION_EXISTS
+├── BackupInvalid         BACKUP_INVALID           (file)
 └── StorageError
     ├── StorageFull         STORAGE_FULL           (not committed; writes resume by themselves)
     ├── StorageWriteFailed  STORAGE_WRITE_FAILED   (not committed)
@@ -154,6 +156,18 @@ class FormatUnsupported(EngineError):
     """The directory, host or file system is not one this engine can serve."""
 
     code = "FORMAT_UNSUPPORTED"
+
+
+class DestinationExists(EngineError):
+    """A backup or restore never writes over what is there."""
+
+    code = "DESTINATION_EXISTS"
+
+
+class BackupInvalid(EngineError):
+    """The backup is not what was written, or cannot be restored as asked; details: file, where one is to blame."""
+
+    code = "BACKUP_INVALID"
 
 
 class StorageError(EngineError):

@@ -4,12 +4,11 @@ work.
 One per process and directory: opening the same one again gives the same store, to be closed as often.
 """
 
-import functools
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
+from typing import Any, Literal
 
 import lmdb
 
@@ -21,13 +20,13 @@ from feltdb_engine.errors import (
     EngineError,
     FormatUnsupported,
     ReadOnlyStore,
-    StorageError,
     StoreClosed,
     StoreForked,
     StoreRebuilding,
 )
 from feltdb_engine.feed import Feed
 from feltdb_engine.files import Files, OSFiles
+from feltdb_engine.guard import guarded
 from feltdb_engine.host import Host
 from feltdb_engine.model import (
     Actor,
@@ -44,31 +43,14 @@ from feltdb_engine.model import (
 )
 from feltdb_engine.query import OrderBy, Querier
 from feltdb_engine.reading import Reader
+from feltdb_engine.upkeep import Upkeep
 from feltdb_engine.view import StoredTransaction
 from feltdb_engine.writer import Writer
 
-P = ParamSpec("P")
-R = TypeVar("R")
 NOBODY = Actor()
 
 
-def _guarded(method: Callable[Concatenate["Store", P], R]) -> Callable[Concatenate["Store", P], R]:
-    """The method, tried once more after a broken view was made again; what else goes wrong below is a StorageError."""
-
-    @functools.wraps(method)
-    def call(store: "Store", /, *args: P.args, **named: P.kwargs) -> R:
-        try:
-            return method(store, *args, **named)
-        except (StoreRebuilding, lmdb.PanicError) as error:
-            store._recover_from(error)
-            return method(store, *args, **named)
-        except (OSError, lmdb.Error) as error:
-            raise StorageError(f"Reading from disk failed: {error}") from error
-
-    return call
-
-
-class Store:
+class Store(Upkeep):
     """An open store. Any number of threads may use it; other processes may have it open at the same time."""
 
     def __init__(self, core: Core, *, read_only: bool) -> None:
@@ -155,7 +137,7 @@ class Store:
             raise ValueError("This process has the store open with other options.")
         self._users += 1
 
-    @_guarded
+    @guarded
     def _begin_timeline_where_due(self) -> None:
         timeline.begin_where_due(self._core, self._writer, time.monotonic() + limits.TURN_WAIT_S)
 
@@ -207,7 +189,7 @@ class Store:
         return self._core.manifest.store_id
 
     @property
-    @_guarded
+    @guarded
     def instance_id(self) -> str:
         """The timeline the store is on."""
         return self._feed.head().instance_id
@@ -220,17 +202,17 @@ class Store:
             self._recover_from(error)
             return self._reader.get(key)
 
-    @_guarded
+    @guarded
     def get_many(self, keys: Sequence[str]) -> list[Record | None]:
         """The live records at these keys, in their order, of one moment."""
         return self._reader.get_many(keys)
 
-    @_guarded
+    @guarded
     def page(self, collection: str, *, after: str | None = None, limit: int = 100, reverse: bool = False) -> Page:
         """Up to `limit` records in key order, going on after an id."""
         return self._reader.page(collection, after=after, limit=limit, reverse=reverse)
 
-    @_guarded
+    @guarded
     def query(
         self,
         collection: str,
@@ -246,12 +228,12 @@ class Store:
         """
         return self._querier.query(collection, where=where, order_by=order_by, limit=limit, after=after)
 
-    @_guarded
+    @guarded
     def collections(self) -> list[CollectionInfo]:
         """The collections that have live records."""
         return self._reader.collections()
 
-    @_guarded
+    @guarded
     def commit(
         self,
         mutations: Sequence[Mutation],
@@ -297,7 +279,7 @@ class Store:
             )
         return self._first_outcome(str(transaction_id), answer)
 
-    @_guarded
+    @guarded
     def transaction(self, transaction_id: str) -> CommitResult | None:
         """The outcome of a transaction id that is remembered, `duplicate` set."""
         known = self._reader.transaction(transaction_id)
@@ -315,7 +297,7 @@ class Store:
             duplicate=True,
         )
 
-    @_guarded
+    @guarded
     def changes(
         self, after: Cursor | None, *, limit: int = 1000, collections: Collection[str] | None = None
     ) -> Changes:
@@ -325,22 +307,22 @@ class Store:
         """
         return self._feed.changes(after, limit=limit, collections=collections)
 
-    @_guarded
+    @guarded
     def head(self) -> Cursor:
         """The last durable operation."""
         return self._feed.head()
 
-    @_guarded
+    @guarded
     def start(self) -> Cursor:
         """Before the oldest operation there is."""
         return self._feed.start()
 
-    @_guarded
+    @guarded
     def wait_for_change(self, after: Cursor, timeout_s: float) -> bool:
         """True as soon as the durable head is beyond the cursor, whoever wrote; False at the time-out."""
         return self._feed.wait_for_change(after, timeout_s)
 
-    @_guarded
+    @guarded
     def acknowledge_recovery(self) -> None:
         """An operator has seen the last recovery: health is clean again."""
         if self._read_only:
@@ -350,7 +332,7 @@ class Store:
             time.monotonic() + limits.TURN_WAIT_S,
         )
 
-    @_guarded
+    @guarded
     def health(self) -> Health:
         """What the store observes of itself."""
         return self._reader.health(self._feed.floor)

@@ -45,3 +45,18 @@ COMMIT_STEPS = (
     "durable",
     "durable published",
 )
+
+BACKUP_STEPS = (
+    "backup begun",
+    "backup segment copied",
+    "backup files whole",
+    "backup manifest written",
+    "backup renamed",
+)
+RESTORE_STEPS = (
+    "restore begun",
+    "restore file copied",
+    "restore files whole",
+    "restore opened",
+    "restore renamed",
+)

@@ -1,0 +1,84 @@
+"""History of one record, by key: each operation in the log names the sequence of the one before it for that record.
+
+The view's entry names the newest; the feed's index finds a sequence within one stride of the log. So each step costs
+the same however long the log is, and no further index is kept.
+"""
+
+from dataclasses import dataclass
+
+from feltdb_engine import frame, limits, payload, view
+from feltdb_engine.core import Core
+from feltdb_engine.errors import InvalidCursor, InvalidQuery, LogCorrupt
+from feltdb_engine.feed import _operations
+from feltdb_engine.frame import Frame
+from feltdb_engine.model import Operation
+from feltdb_engine.reading import Reader
+from feltdb_engine.timeline import Ancestry
+from feltdb_engine.values import encode_collection, encode_id
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class History:
+    """Operations of one record, newest first. `next_sequence` goes on from here; None at the first operation kept."""
+
+    operations: tuple[Operation, ...]
+    next_sequence: int | None
+
+
+def history(
+    core: Core, reader: Reader, collection: str, record_id: str, *, limit: int, from_sequence: int | None
+) -> History:
+    """Up to `limit` operations of a record, newest first, or from one of its sequences on downwards."""
+    if not 1 <= limit <= limits.PAGE_MAX_RECORDS:
+        raise InvalidQuery(f"limit is between 1 and {limits.PAGE_MAX_RECORDS}.", pointer="/limit")
+    name, identity = encode_collection(collection), encode_id(record_id)
+    key = view.record_key(name, identity)
+    operations: list[Operation] = []
+    size = 0
+    with core.view.read() as txn:
+        entry = core.view.record(txn, key) or core.view.tombstone(txn, key)
+        newest = view.ENTRY.unpack_from(entry)[1] if entry is not None else 0
+        ancestry = Ancestry(view.timelines(txn))
+        places = _Places(core, txn)
+        sequence = newest if from_sequence is None else from_sequence
+        if not 0 <= sequence <= newest:
+            raise InvalidCursor("This sequence is not one of the record's.")
+        floor = core.manifest.start.sequence
+        while sequence > floor and len(operations) < limit and size < limits.CHANGES_MAX_BYTES:
+            found = places.frame_of(sequence)
+            head = payload.decode_transaction(found.payload, found.operations)
+            logged = list(payload.decode_operations(found.payload, head.offset, found.operations))
+            one = logged[sequence - found.base - 1]
+            if (one.collection, one.id) != (name, identity):
+                raise InvalidCursor("This sequence is not one of the record's.")
+            made = _operations(found, sequence - 1, {name}, ancestry.instance_at(sequence))
+            operations.append(made[0])
+            size += len(one.value)
+            sequence = one.previous
+    reader.settle(newest)
+    return History(operations=tuple(operations), next_sequence=sequence if sequence > floor else None)
+
+
+class _Places:
+    """Finds frames by sequence."""
+
+    def __init__(self, core: Core, txn: view.Transaction) -> None:
+        self._core = core
+        self._txn = txn
+
+    def frame_of(self, sequence: int) -> Frame:
+        """The transaction that holds a sequence. Raises LogCorrupt."""
+        log = self._core.log
+        place = self._core.view.feed_position(self._txn, sequence - 1)
+        frames = log.frames(self._core.manifest.start) if place is None else log.frames_from(place[1])
+        for found in frames:
+            if found.last >= sequence:
+                if found.base < sequence and found.kind == frame.TRANSACTION:
+                    return found
+                break
+        raise LogCorrupt(
+            f"The log has no whole frame with sequence {sequence}, although the view names it.",
+            segment=None,
+            offset=None,
+            sequence=sequence,
+        )

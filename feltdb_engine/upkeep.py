@@ -1,0 +1,91 @@
+"""The part of `Store` that looks after a store: verify, rebuild, stats, history, backup."""
+
+import time
+from pathlib import Path
+
+import lmdb
+
+from feltdb_engine import backup as backups
+from feltdb_engine import history as histories
+from feltdb_engine import limits, positions, verify
+from feltdb_engine import stats as statistics
+from feltdb_engine.bundle import BackupInfo
+from feltdb_engine.core import Core
+from feltdb_engine.durability import Durability
+from feltdb_engine.errors import ReadOnlyStore, StoreRebuilding
+from feltdb_engine.guard import guarded
+from feltdb_engine.model import Operation
+from feltdb_engine.reading import Reader
+from feltdb_engine.view import State, Transaction
+from feltdb_engine.walk import Progress
+from feltdb_engine.writer import Outcome, Writer, nothing_done
+
+
+class Upkeep:
+    """Methods of `Store`; it brings the open parts."""
+
+    _core: Core
+    _durability: Durability
+    _writer: Writer
+    _reader: Reader
+    _read_only: bool
+
+    def _recover_from(self, error: StoreRebuilding | lmdb.PanicError) -> None:
+        raise NotImplementedError
+
+    def renew(self) -> None:
+        """See `Store`."""
+        raise NotImplementedError
+
+    @guarded
+    def verify(self, progress: Progress | None = None) -> verify.Verification:
+        """Hold log and view against each other while serving; what is found is listed, never raised.
+
+        `progress(done, total)` is called with bytes of the log. Needs room for another view in the temporary directory.
+        """
+        return verify.verify(self._core, self._writer, progress)
+
+    def rebuild_view(self) -> None:
+        """Make the view again from the log. Raises StoreRebuilding while another process holds on to the old one."""
+        if self._read_only:
+            raise ReadOnlyStore("The store was opened read-only.")
+
+        def act(_txn: Transaction, state: State) -> Outcome:
+            self._core.words[positions.STATE] = positions.RENEW
+            return nothing_done(state)
+
+        try:
+            self._writer.own(act, time.monotonic() + limits.TURN_WAIT_S)
+        except (StoreRebuilding, lmdb.PanicError) as error:
+            self._recover_from(error)
+            return
+        self.renew()
+
+    @guarded
+    def stats(self) -> statistics.Stats:
+        """Sizes and counts, without a scan."""
+        return statistics.stats(self._core)
+
+    @guarded
+    def history(
+        self, collection: str, id: str, limit: int = 100, *, from_sequence: int | None = None
+    ) -> histories.History:
+        """The operations of a record, newest first; `from_sequence` goes on where a page ended.
+
+        Raises InvalidKey, InvalidQuery, InvalidCursor.
+        """
+        return histories.history(self._core, self._reader, collection, id, limit=limit, from_sequence=from_sequence)
+
+    @guarded
+    def provenance(self, collection: str, id: str) -> Operation | None:
+        """The operation a record owes its present state to (its delete, where it is gone), or None. Keyed."""
+        found = histories.history(self._core, self._reader, collection, id, limit=1, from_sequence=None)
+        return found.operations[0] if found.operations else None
+
+    @guarded
+    def backup(self, dest: str | Path, progress: Progress | None = None) -> BackupInfo:
+        """Copy the store, as it is now, to a directory that does not exist yet, while it serves on.
+
+        Raises DestinationExists.
+        """
+        return backups.backup(self._core, self._durability, Path(dest).absolute(), progress)

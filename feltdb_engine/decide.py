@@ -6,7 +6,6 @@ frame, the first answer again, or a refusal. Read bases (fences) come between pr
 
 import hashlib
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol
 
 from feltdb_engine import payload, values
@@ -58,8 +57,7 @@ class Condition(NamedTuple):
     value: JSON
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Request:
+class Request(NamedTuple):
     """A transaction, checked and encoded. `transaction_id` is empty where none was given."""
 
     changes: tuple[Change, ...]

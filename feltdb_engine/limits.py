@@ -5,6 +5,7 @@ from typing import Final
 # Names. 128 + 1 + 256 bytes fit LMDB's 511-byte keys with room for an index prefix.
 COLLECTION_MAX_CHARS: Final = 128
 ID_MAX_BYTES: Final = 256
+NAMES_REMEMBERED: Final = 4096  # collections a process need not check again
 TRANSACTION_ID_MAX_BYTES: Final = 128
 ACTOR_MAX_BYTES: Final = 4096
 

@@ -1,6 +1,7 @@
 """From what a caller says to what `decide` takes: every mutation and precondition checked and encoded once."""
 
 from collections.abc import Sequence
+from itertools import count
 
 from feltdb_engine import limits
 from feltdb_engine.decide import Change, Condition, Request
@@ -19,7 +20,7 @@ from feltdb_engine.values import (
 
 _KINDS = ("put", "insert", "update", "merge", "delete")
 _PREDICATES = ("absent", "present", "version", "equals")
-_NOBODY = Actor()
+NOBODY = Actor()
 _AT_MS_MAX = 1 << 52
 
 
@@ -42,10 +43,10 @@ def build(
         raise TransactionTooLarge(f"A transaction has at most {limits.TRANSACTION_MAX_PRECONDITIONS} preconditions.")
     if type(at_ms) is not int or not 0 <= at_ms <= _AT_MS_MAX:
         raise InvalidValue("A time is a whole number of milliseconds since 1970.", pointer="/at_ms")
-    changes = tuple(_change(index, mutation) for index, mutation in enumerate(mutations))
+    changes = tuple(map(_change, count(), mutations))
     if len(changes) > 1 and len({change.key for change in changes}) != len(changes):
         raise InvalidKey("A transaction changes a record once.")
-    conditions = tuple(_condition(index, one) for index, one in enumerate(preconditions))
+    conditions = tuple(_condition(index, one) for index, one in enumerate(preconditions)) if preconditions else ()
     identity = digest = b""
     if transaction_id is not None:
         identity = encode_transaction_id(transaction_id)
@@ -57,7 +58,7 @@ def build(
         conditions=conditions,
         transaction_id=identity,
         payload_hash=digest,
-        actor=b"" if actor is _NOBODY else encode_actor(actor),
+        actor=b"" if actor is NOBODY else encode_actor(actor),
         at_ms=at_ms,
         max_payload_bytes=max_payload_bytes,
     )
@@ -77,10 +78,18 @@ def _change(index: int, mutation: Mutation) -> Change:
         if mutation.value is not None:
             raise InvalidValue("A delete has no value.", pointer=f"/mutations/{index}/value")
     else:
-        value = encode_value(mutation.value, f"/mutations/{index}/value")
+        value = _value(index, mutation.value)
         if kind == "merge":
             patch = mutation.value
     return Change(kind, collection, record_id, collection + b"\0" + record_id, value, patch, version)
+
+
+def _value(index: int, value: object) -> bytes:
+    try:
+        return encode_value(value)
+    except InvalidValue as fault:
+        fault.details["pointer"] = f"/mutations/{index}/value{fault.details['pointer']}"
+        raise
 
 
 def _condition(index: int, one: Precondition) -> Condition:

@@ -47,8 +47,6 @@ from feltdb_engine.upkeep import Upkeep
 from feltdb_engine.view import StoredTransaction
 from feltdb_engine.writer import Writer
 
-NOBODY = Actor()
-
 
 class Store(Upkeep):
     """An open store. Any number of threads may use it; other processes may have it open at the same time."""
@@ -241,7 +239,7 @@ class Store(Upkeep):
         preconditions: Sequence[Precondition] = (),
         transaction_id: str | None = None,
         payload_hash: bytes | None = None,
-        actor: Actor = NOBODY,
+        actor: Actor = requests.NOBODY,
         at_ms: int | None = None,
         deadline: float | None = None,
     ) -> CommitResult:

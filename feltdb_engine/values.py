@@ -19,6 +19,7 @@ _COLLECTION = re.compile(rf"[A-Za-z0-9_][A-Za-z0-9_.-]{{0,{limits.COLLECTION_MAX
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _OPTIONS = orjson.OPT_PASSTHROUGH_SUBCLASS | orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME
 _SORTED = _OPTIONS | orjson.OPT_SORT_KEYS
+_collections: dict[str, bytes] = {}  # names found good before
 _INTEGER_MIN = -(1 << 63)
 _INTEGER_MAX = (1 << 64) - 1
 _PLAIN = frozenset((str, int, bool, type(None)))
@@ -28,17 +29,25 @@ loads = orjson.loads
 
 def encode_collection(name: object) -> bytes:
     """The bytes of a collection name. Raises InvalidKey."""
+    known = _collections.get(name) if type(name) is str else None
+    if known is not None:
+        return known
     if type(name) is not str or _COLLECTION.fullmatch(name) is None:
         raise InvalidKey(
             "A collection is 1 to 128 of A-Z a-z 0-9 _ . - and begins with a letter, a digit or _.",
             collection=name if isinstance(name, str) else None,
         )
-    return name.encode()
+    if len(_collections) >= limits.NAMES_REMEMBERED:
+        _collections.clear()
+    data = _collections[name] = name.encode()
+    return data
 
 
 def encode_id(record_id: object) -> bytes:
     """The bytes of a record id. Raises InvalidKey."""
     if type(record_id) is str and record_id not in (".", "..") and _CONTROL.search(record_id) is None:
+        if record_id.isascii() and 0 < len(record_id) <= limits.ID_MAX_BYTES:
+            return record_id.encode()
         try:
             data = record_id.encode()
         except UnicodeEncodeError:

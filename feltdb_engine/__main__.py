@@ -161,7 +161,10 @@ def _backup(options: argparse.Namespace) -> int:
 
 def _restore(options: argparse.Namespace) -> int:
     info = restore(options.directory, options.dest, to_revision=options.to_revision, progress=ProgressLine(sys.stderr))
-    _show(options, {**as_members(info), "restored_to": options.to_revision or info.sequence})
+    _show(
+        options,
+        {**as_members(info), "restored_to": info.sequence if options.to_revision is None else options.to_revision},
+    )
     return 0
 
 

@@ -85,7 +85,10 @@ def _replayed(
         if state != target:
             walk.report("view", "The view stands elsewhere than the log.", state.position, state.sequence)
         with replay.read() as expected:
-            _compare(core.view, txn, replay, expected, walk)
+            try:
+                _compare(core.view, txn, replay, expected, walk)
+            except lmdb.Error as error:
+                walk.findings.append(Finding(kind="view", message=f"The view cannot be read: {error}."))
         return True
     finally:
         replay.close()

@@ -20,6 +20,8 @@ from feltdb_engine import errors as engine
 
 logger = logging.getLogger("feltdb.http")
 
+_PG_DISK_FULL = "53100"
+
 ENGINE_CODES: dict[str, str] = {
     "ENGINE_ERROR": "INTERNAL_ERROR",
     "INVALID_KEY": "VALIDATION_ERROR",
@@ -86,6 +88,10 @@ def refusal(exception: Exception) -> ApiError:
     if isinstance(exception, ValueError | DataError) and "NUL" in str(exception):
         # PostgreSQL takes no NUL; a view that looked something up by such a text meant no harm.
         return ApiError("VALIDATION_ERROR", "A value in the request's target cannot hold NUL.")
+    if _is_full_disk(exception):
+        return ApiError(
+            "STORAGE_FULL", "There is no room left on the database's disk. Nothing was changed; reads go on."
+        )
     if _is_database_outage(exception):
         return ApiError("DATABASE_UNAVAILABLE", "The database is busy or away; try again.", headers=RETRY_SOON)
     return ApiError("INTERNAL_ERROR", "The server failed; its log has the reason.")
@@ -133,6 +139,13 @@ def _drf_refusal(exception: drf.APIException) -> ApiError:
     }
     code = codes.get(exception.status_code, "INTERNAL_ERROR")
     return ApiError(code, str(exception.detail))
+
+
+def _is_full_disk(exception: Exception) -> bool:
+    """SQLite says so in words only; PostgreSQL by its code."""
+    if not isinstance(exception, DatabaseError):
+        return False
+    return "disk is full" in str(exception) or getattr(exception.__cause__, "sqlstate", None) == _PG_DISK_FULL
 
 
 def _is_database_outage(exception: Exception) -> bool:

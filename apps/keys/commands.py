@@ -41,7 +41,9 @@ class PlainCommand(BaseCommand):
         except (DatabaseError, InterfaceError) as error:
             self.end(STORAGE, f"the database cannot be used: {error} (has 'manage.py migrate' been run?)")
         except OSError as error:
-            self.end(STORAGE, str(error))
+            # The system's own words, and the file they are about, without its number.
+            place = f": {error.filename}" if error.filename else ""
+            self.end(STORAGE, f"{(error.strerror or str(error)).lower()}{place}")
 
     def refuse(self, message: str) -> NoReturn:
         """End with exit code 1 and the message."""

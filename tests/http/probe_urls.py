@@ -30,6 +30,7 @@ FAILURES: dict[str, Exception] = {
     "denied": PermissionDenied("secret reason"),
     "suspicious": SuspiciousOperation("secret suspicion"),
     "database": OperationalError("database is locked"),
+    "database-full": OperationalError("database or disk is full"),
     "integrity": IntegrityError("secret constraint"),
     "bug": RuntimeError("secret bug"),
 }

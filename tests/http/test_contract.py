@@ -25,6 +25,7 @@ EXPECTED: dict[str, tuple[int, str]] = {
     "denied": (403, "FORBIDDEN"),
     "suspicious": (400, "REQUEST_REFUSED"),
     "database": (503, "DATABASE_UNAVAILABLE"),
+    "database-full": (507, "STORAGE_FULL"),
     "integrity": (500, "INTERNAL_ERROR"),
     "bug": (500, "INTERNAL_ERROR"),
 }

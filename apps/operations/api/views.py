@@ -85,7 +85,7 @@ def _readiness(request: HttpRequest, seen: Observation) -> dict[str, Any]:
         "state": seen.state,
         "storage": seen.storage,
         "durable_format": seen.durable_format,
-        "reads": "available" if seen.ready or any(each.health for each in seen.stores) else "unavailable",
+        "reads": "available" if seen.ready or all(each.health for each in seen.stores) else "unavailable",
         "writes": seen.writes,
         "probe_ms": seen.probe_ms,
         "reasons": _reasons(request, seen),

@@ -55,6 +55,7 @@ def one_round(name: str, folder: Path, records: int, seconds: float) -> dict[str
     """Run every shape in a fixed order and return its figure."""
     store = CONTESTANTS[name](folder)
     figures: dict[str, float] = {"load in transactions of 100 (records/s)": load(store, records, 100)}
+    store.declare()
     fresh = iter(range(records, 10 * records))
 
     def items(count: int) -> list[Item]:

@@ -40,6 +40,9 @@ class Contestant:
         """Read up to `limit` operations after sequence `after`, decoded; return the last sequence read."""
         raise AssertionError
 
+    def declare(self) -> None:
+        """After the load: what the queries need and the store has not had from the beginning."""
+
     def query(self, status: str, owner: str, limit: int) -> int:
         """Return how many of up to `limit` records have that status and owner."""
         raise AssertionError
@@ -82,6 +85,9 @@ class FeltDB(Contestant):
     def changes(self, after: int, limit: int) -> int:
         cursor = self.cursor(instance_id=self.store.instance_id, sequence=after) if after else None
         return self.store.changes(cursor, limit=limit).cursor.sequence
+
+    def declare(self) -> None:
+        self.store.declare_index(COLLECTION, ["status", "owner"])
 
     def query(self, status: str, owner: str, limit: int) -> int:
         where = {

@@ -7,9 +7,12 @@ import hashlib
 import struct
 from typing import Any
 
-from feltdb_engine import frame, payload, view
+from feltdb_engine import frame, indexes, payload, view
 from feltdb_engine.frame import Frame
+from feltdb_engine.indexes import Maintained
 from feltdb_engine.limits import FEED_INDEX_STRIDE_BYTES
+from feltdb_engine.payload import LoggedOperation
+from feltdb_engine.values import loads
 from feltdb_engine.view import State, Transaction, View
 
 _BULK = 8  # from here on LMDB's own loop is faster than ours
@@ -31,6 +34,8 @@ def apply(target: View, txn: Transaction, state: State, found: Frame) -> State:
         txn.put(view.RECOVERY_KEY, view.RECOVERY.pack(*payload.decode_recovery(found.payload)))
     elif found.kind == frame.ACKNOWLEDGEMENT:
         txn.delete(view.RECOVERY_KEY)
+    elif found.kind == frame.INDEX:
+        indexes.change(txn, found.payload)
     after = State(
         found.end,
         found.crc,
@@ -53,6 +58,7 @@ def _transaction(target: View, txn: Transaction, state: State, found: Frame) -> 
     last: dict[bytes, int] = {}
     versions: list[int] = []
     pack = view.ENTRY.pack
+    indexed = indexes.maintained(target, txn)
     for operation in payload.decode_operations(found.payload, head.offset, count):
         sequence += 1
         name = operation.collection
@@ -61,6 +67,8 @@ def _transaction(target: View, txn: Transaction, state: State, found: Frame) -> 
         key = name + b"\0" + operation.id
         entry = pack(version, sequence, at_ms)
         last[name] = sequence
+        if indexed and name in indexed:
+            _index(target, txn, indexed[name], operation, key)
         if kind == payload.DELETE:
             txn.delete(key, db=target.records)
             txn.put(key, entry, db=target.tombstones)
@@ -81,6 +89,22 @@ def _transaction(target: View, txn: Transaction, state: State, found: Frame) -> 
         txn.put(view.SEQUENCE_KEY.pack(found.base), view.POSITION.pack(found.position), db=target.feed, append=True)
     if head.id:
         _remember(target, txn, state, found, head.id, head.payload_hash, head.versions or tuple(versions))
+
+
+def _index(target: View, txn: Transaction, kept: list[Maintained], operation: LoggedOperation, key: bytes) -> None:
+    """Move a record's entries. Called before the record itself is written."""
+    old = None
+    if operation.kind != payload.INSERT:
+        entry = txn.get(key, db=target.records)
+        old = None if entry is None else loads(entry[view.ENTRY_BYTES :])
+    new = None if operation.kind == payload.DELETE else loads(operation.value)
+    for one in kept:
+        was = None if old is None else one.entry(old, operation.id)
+        now = None if new is None else one.entry(new, operation.id)
+        if was is not None and (now is None or now[0] != was[0]):
+            txn.delete(was[0], db=target.index)
+        if now is not None:
+            txn.put(*now, db=target.index)
 
 
 def _put_records(target: View, txn: Transaction, puts: list[tuple[bytes, bytes]]) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import lmdb
 
-from feltdb_engine import frame, host, limits, manifest, payload, positions, recovery, trust, view
+from feltdb_engine import building, frame, host, limits, manifest, payload, positions, recovery, trust, view
 from feltdb_engine.core import Core, Options
 from feltdb_engine.durability import FAILED_NAME, fail, failed
 from feltdb_engine.files import Files, ForceFailed, exists
@@ -87,6 +87,7 @@ def _recover(core: Core, *, fresh: bool) -> None:
         recovery.rehome(core.log, durable)
     core.view = _view(core, known, trusted=not broken and not renew)
     state = recovery.settle(core, durable, all_forced=same_boot and not broken)
+    building.finish(core.view)
     _record(core, state, place(options) if fresh else known.directory if known else None)
     if broken and exists(core.files, core.path / FAILED_NAME):
         core.files.remove(core.path / FAILED_NAME)

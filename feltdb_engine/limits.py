@@ -44,6 +44,19 @@ WHERE_IN_MAX_VALUES: Final = 1000
 ORDER_BY_MAX_FIELDS: Final = 8
 CURSOR_MAX_CHARS: Final = 16_384
 
+# Declared indexes. 4 bytes of number, 251 of components and 256 of id are LMDB's 511.
+INDEX_MAX_PER_COLLECTION: Final = 16
+INDEX_MAX_PER_STORE: Final = 64  # every commit reads all definitions
+INDEX_MAX_FIELDS: Final = 4
+INDEX_NAME_MAX_CHARS: Final = 128
+INDEX_TEXT_BYTES: Final = 96
+INDEX_COMPONENTS_BYTES: Final = 251
+INDEX_BATCH_RECORDS: Final = 1000  # of a build: about 5 ms of the writer's turn
+INDEX_MAX_RANGES: Final = 1000
+INDEX_SORT_MAX_IDS: Final = 10_000  # where more would have to be sorted by id, reading in key order finds enough sooner
+
+SEARCH_TEXT_MAX_CHARS: Final = 512
+
 # The view. Address space, not disk; never changed while open.
 VIEW_MAP_BYTES: Final = 1 << 40
 VIEW_MAX_READERS: Final = 4096

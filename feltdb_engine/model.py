@@ -175,6 +175,16 @@ class CollectionInfo:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class IndexInfo:
+    """A declared index; queries use it once it is `complete`."""
+
+    collection: str
+    name: str
+    fields: tuple[str, ...]
+    complete: bool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Health:
     """What the store observes of itself. `storage` is an observation, never a promise.
 

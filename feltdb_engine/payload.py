@@ -32,6 +32,9 @@ Timeline (kind 2), the log's first one directly after the first segment frame:
 Recovery (kind 3): u64 position where the tail began, u64 bytes discarded. Its header brings the fresh epoch.
 Acknowledgement (kind 4): empty; the recoveries before it were seen by an operator.
 
+Index (kind 6): a JSON object, {"act": "declare", "collection", "name", "fields"} or {"act": "drop", "collection",
+"name"}.
+
 Segment (kind 5), the first frame of every segment file:
 
      0  8s   magic             "FELTSEG" and a zero byte

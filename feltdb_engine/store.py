@@ -5,7 +5,7 @@ One per process and directory: opening the same one again gives the same store, 
 """
 
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
@@ -15,6 +15,7 @@ import lmdb
 from feltdb_engine import forks, frame, limits, opening, positions, registry, requests, timeline
 from feltdb_engine.core import Core, Options
 from feltdb_engine.decide import Decision
+from feltdb_engine.declaring import Declarer
 from feltdb_engine.durability import Durability, refusal
 from feltdb_engine.errors import (
     EngineError,
@@ -38,17 +39,17 @@ from feltdb_engine.model import (
     Mutation,
     Page,
     Precondition,
-    QueryResult,
     Record,
 )
-from feltdb_engine.query import OrderBy, Querier
+from feltdb_engine.query import Querier
+from feltdb_engine.questions import Questions
 from feltdb_engine.reading import Reader
 from feltdb_engine.upkeep import Upkeep
 from feltdb_engine.view import StoredTransaction
 from feltdb_engine.writer import Writer
 
 
-class Store(Upkeep):
+class Store(Upkeep, Questions):
     """An open store. Any number of threads may use it; other processes may have it open at the same time."""
 
     def __init__(self, core: Core, *, read_only: bool) -> None:
@@ -66,6 +67,7 @@ class Store(Upkeep):
         self._writer = Writer(core, self._durability)
         self._reader = Reader(core, self._durability, self._writer)
         self._querier = Querier(core, self._reader)
+        self._declarer = Declarer(core, self._writer)
         self._feed = Feed(core, self._durability)
         self._max_payload = min(limits.TRANSACTION_MAX_BYTES, core.log.capacity // 4)
 
@@ -174,6 +176,7 @@ class Store(Upkeep):
     def _shut(self, why: EngineError) -> None:
         shut: Any = _Shut(why)
         self._core = self._durability = self._writer = self._reader = self._querier = self._feed = shut
+        self._declarer = shut
 
     def _recover_from(self, error: StoreRebuilding | lmdb.PanicError) -> None:
         """Renew where the view is broken; raise what it was about where that is not possible."""
@@ -209,22 +212,6 @@ class Store(Upkeep):
     def page(self, collection: str, *, after: str | None = None, limit: int = 100, reverse: bool = False) -> Page:
         """Up to `limit` records in key order, going on after an id."""
         return self._reader.page(collection, after=after, limit=limit, reverse=reverse)
-
-    @guarded
-    def query(
-        self,
-        collection: str,
-        *,
-        where: Mapping[str, Any] | None = None,
-        order_by: OrderBy = (),
-        limit: int = 100,
-        after: str | None = None,
-    ) -> QueryResult:
-        """Records that match (`where.py`), in key order or by fields.
-
-        Raises InvalidQuery, InvalidCursor, ScanLimitExceeded.
-        """
-        return self._querier.query(collection, where=where, order_by=order_by, limit=limit, after=after)
 
     @guarded
     def collections(self) -> list[CollectionInfo]:

@@ -1,12 +1,13 @@
 """The view: the latest state as an LMDB environment that many processes map. This module alone knows its layout.
 
-It can be deleted at any time: `apply.py` makes it again from the log. Layout, format number 0 (`FORMAT`; another number
+It can be deleted at any time: `apply.py` makes it again from the log. Layout, format number 1 (`FORMAT`; another number
 means rebuild), numbers little-endian except in keys, where they are big-endian so that they sort:
 
     unnamed     00 "state"             u64 position, u32 crc, u32 timeline, u64 epoch, u64 sequence, i64 at_ms, 16s
     instance,
                                    u64 begin: where the frame that ends at position begins
                 00 "recovery"          u64 position, u64 discarded: the last recovery nobody has acknowledged
+                00 "indexes"           JSON: the declared indexes, see `indexes.py`
                 01 collection          u64 live records, u64 sequence of its last write, u64 version floor (0)
                 02 u32 ordinal         16s instance, 16s parent, u64 fork, u64 reserved
     records     collection 00 id       u64 version, u64 sequence, i64 at_ms, value
@@ -14,23 +15,29 @@ means rebuild), numbers little-endian except in keys, where they are big-endian 
     transactions  SHA-256 of the id    32s payload hash, u64 end position, u64 base, i64 at_ms, u32 timeline,
                                        u32 operations, then u64 version after it per mutation
     feed        u64 sequence           u64 position of the frame that goes on from that sequence; about one per 16 KiB
+    index       see `indexes.py`
 
 A record is in `records` or, once deleted, in `tombstones`, which keep its version counting.
 """
 
 import os
 import struct
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 import lmdb
 
 from feltdb_engine import limits
 from feltdb_engine.frame import Chain
 
-FORMAT: Final = 0
+if TYPE_CHECKING:
+    from feltdb_engine.indexes import Maintained
+
+FORMAT: Final = 1
 STATE_KEY: Final = b"\x00state"
 RECOVERY_KEY: Final = b"\x00recovery"
+INDEXES_KEY: Final = b"\x00indexes"
 COLLECTION_PREFIX: Final = b"\x01"
 TIMELINE_PREFIX: Final = b"\x02"
 
@@ -106,6 +113,7 @@ class View:
             mode=0o640,
         )
         self.env.reader_check()
+        self.known_indexes: tuple[bytes, Mapping[bytes, list[Maintained]]] | None = None
 
     @classmethod
     def create(cls, directory: Path, map_bytes: int, start: Chain) -> "View":
@@ -139,6 +147,7 @@ class View:
         self.tombstones = self.env.open_db(b"tombstones", txn=txn, create=create)
         self.transactions = self.env.open_db(b"transactions", txn=txn, create=create)
         self.feed = self.env.open_db(b"feed", txn=txn, create=create)
+        self.index = self.env.open_db(b"index", txn=txn, create=create)
 
     def read(self) -> Transaction:
         """A read transaction: one consistent moment. Keep it short."""

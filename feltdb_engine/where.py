@@ -14,11 +14,11 @@ from typing import Any, Final
 
 from feltdb_engine import limits
 from feltdb_engine.errors import InvalidQuery
+from feltdb_engine.ordering import MISSING
 from feltdb_engine.values import explain, same_json
 
 Test = Callable[[Mapping[str, Any]], bool]
 
-MISSING: Final = object()
 _SCALARS = (str, bool, int, float, type(None))
 
 

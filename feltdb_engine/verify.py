@@ -84,15 +84,15 @@ def _replayed(
             return False
         if state != target:
             walk.report("view", "The view stands elsewhere than the log.", state.position, state.sequence)
-        # An index that is still being built has no entries to hold against anything.
-        built = not building.pending(txn)
-        if built:
-            building.finish(replay)
-        with replay.read() as expected:
-            try:
+        try:
+            # An index that is still being built has no entries to hold against anything.
+            built = not building.pending(txn)
+            if built:
+                building.finish(replay)
+            with replay.read() as expected:
                 _compare(core.view, txn, replay, expected, walk, indexes=built)
-            except lmdb.Error as error:
-                walk.findings.append(Finding(kind="view", message=f"The view cannot be read: {error}."))
+        except lmdb.Error as error:
+            walk.findings.append(Finding(kind="view", message=f"The view cannot be read: {error}."))
         return True
     finally:
         replay.close()

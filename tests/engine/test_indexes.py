@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from feltdb_engine import IndexInfo, Store, errors, limits
+from feltdb_engine.declaring import Declarer
 from feltdb_engine.ordering import MISSING, component, rank
 from tests.engine.hooks import COMMIT_STEPS
 from tests.engine.kit import delete, put, vanish
@@ -200,16 +201,29 @@ def test_count_without_a_condition_reads_no_record(store: Store, monkeypatch: py
 
 
 def test_writes_go_on_while_an_index_is_built(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before each of the first batches the builder waits, without the turn, until a write has been acknowledged."""
     monkeypatch.setattr(limits, "INDEX_BATCH_RECORDS", 20)
     fill(store, 3000)
-    written = 0
+    written, batches = threading.Semaphore(0), threading.Semaphore(0)
+    waits = iter(range(10))
+    unpaced = Declarer._run
+
+    def paced(self: Declarer, act: Any) -> Any:
+        done = unpaced(self, act)
+        if next(waits, None) is not None:
+            batches.release()
+            assert written.acquire(timeout=30), "no write came through while the index was built"
+        return done
+
+    monkeypatch.setattr(Declarer, "_run", paced)
     builder = threading.Thread(target=lambda: store.declare_index("t", ["a", "n"]))
     builder.start()
-    while builder.is_alive():
-        store.commit([put(f"t:{written % 3000:04d}", {"a": 9, "n": written}), delete(f"t:{2999 - written % 1000:04d}")])
-        written += 1
-    builder.join()
-    assert written > 3
+    for number in range(10):
+        assert batches.acquire(timeout=30), "the build came to no further batch"
+        store.commit([put(f"t:{number:04d}", {"a": 9, "n": number}), delete(f"t:{2999 - number:04d}")])
+        written.release()
+    builder.join(30)
+    assert not builder.is_alive()
     agree(store)
 
 

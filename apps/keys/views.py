@@ -8,7 +8,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from apps.http.errors import ApiError
+from apps.http.errors import ApiError, authentication_required
 from apps.http.limits import MAX_BODY_BYTES
 from apps.http.negotiation import JSONOnly
 from apps.http.parsers import StrictJSONParser, read_json
@@ -30,6 +30,23 @@ class KeyedRequest(Request):
     namespace: str
     request_id: str
     _full_data: Any
+
+    def still_held(self) -> bool:
+        """Tell whether the caller's key still is what it was when the request came in.
+
+        Whatever waits on a caller's behalf (a stream, a waiting claim) asks at each look, and before it gives anything:
+        a key that was revoked, expired or rotated away meanwhile ends the wait.
+        """
+        try:
+            principal, _ = _AUTHENTICATION.authenticate(self)
+        except ApiError:
+            return False
+        return principal == self.principal
+
+    def require_still_held(self) -> None:
+        """Raise ApiError AUTHENTICATION_REQUIRED where the caller's key ended meanwhile."""
+        if not self.still_held():
+            raise authentication_required()
 
 
 class KeyedView(APIView):

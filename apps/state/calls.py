@@ -1,5 +1,6 @@
 """What every operation of this room is told about its caller. Not here: how it is found out (`api/base.py`)."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from feltdb_engine import Actor
@@ -11,7 +12,8 @@ class Call:
 
     `deadline` is in `time.monotonic()` seconds, `now_ms` milliseconds since the epoch. `transaction_id` makes a
     write repeatable: the same id with the same request answers the first outcome again. `collections` are those
-    the caller's key opens, None for all.
+    the caller's key opens, None for all. `require_still_held` raises where the caller's key has ended meanwhile: an
+    operation that waits asks it at each look.
     """
 
     namespace: str
@@ -20,3 +22,4 @@ class Call:
     deadline: float
     transaction_id: str | None = None
     collections: frozenset[str] | None = None
+    require_still_held: Callable[[], None] = lambda: None

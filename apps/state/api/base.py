@@ -36,6 +36,7 @@ class StateView(KeyedView):
             deadline=budget.deadline(settings.REQUEST_DEADLINE_MS / 1000),
             transaction_id=inputs.transaction_id(request.headers) if write else None,
             collections=principal.collections,
+            require_still_held=request.require_still_held,
         )
 
 

@@ -43,7 +43,8 @@ _waiters = Waiters(settings.FEED_MAX_WAITING)
 def changes(call: Call, wanted: ChangesRequest) -> Changes:
     """Return the operations after a place in the feed; waits for some where the caller asks for it.
 
-    A transaction is never split over pages. Raises FEED_COMPACTED, CURSOR_UNKNOWN, CURSOR_AHEAD.
+    A transaction is never split over pages. Raises FEED_COMPACTED, CURSOR_UNKNOWN, CURSOR_AHEAD, and
+    AUTHENTICATION_REQUIRED where the caller's key ends while it waits.
     """
     opened = store(call.namespace)
     collections = _seen_by(call, wanted.collections)
@@ -56,7 +57,9 @@ def changes(call: Call, wanted: ChangesRequest) -> Changes:
             left = until - time.monotonic()
             if left <= 0:
                 break
-            if opened.wait_for_change(found.cursor, min(left, WAIT_SLICE_S)):
+            moved = opened.wait_for_change(found.cursor, min(left, WAIT_SLICE_S))
+            call.require_still_held()
+            if moved:
                 found = opened.changes(found.cursor, limit=wanted.limit, collections=collections)
     return found
 

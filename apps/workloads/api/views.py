@@ -130,7 +130,7 @@ class ClaimNextView(KeyedView):
         """Claim the next work, waiting for some where asked to."""
         body = inputs.CLAIM_NEXT.read(request.data)
         command = inputs.claim_next(body, namespace=request.namespace, principal=request.principal)
-        claims = _claim_waiting(command, body.get("wait_ms", 0))
+        claims = _claim_waiting(request, command, body.get("wait_ms", 0))
         return Response({"claims": [shapes.claim(each) for each in claims]})
 
 
@@ -289,8 +289,11 @@ class RetryView(KeyedView):
         return Response(status=204)
 
 
-def _claim_waiting(command: ClaimNext, wait_ms: int) -> list[Claim]:
-    """Claim now or, within `wait_ms`, as soon as there is work; at once where too many wait in this process."""
+def _claim_waiting(request: KeyedRequest, command: ClaimNext, wait_ms: int) -> list[Claim]:
+    """Claim now or, within `wait_ms`, as soon as there is work; at once where too many wait in this process.
+
+    Raises ApiError AUTHENTICATION_REQUIRED where the key ended meanwhile: it claims nothing then.
+    """
     until = time.monotonic() + wait_ms / 1000
     heard = bell().number()
     claims = services.claim_next(command, now_ms=now_ms())
@@ -301,6 +304,7 @@ def _claim_waiting(command: ClaimNext, wait_ms: int) -> list[Claim]:
             while not claims and not stopping.begun() and (left := until - time.monotonic()) > 0:
                 bell().wait(heard, min(left, limits.WAITING_LOOK_S))
                 heard = bell().number()
+                request.require_still_held()
                 claims = services.claim_next(command, now_ms=now_ms())
         return claims
     finally:

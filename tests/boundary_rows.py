@@ -111,6 +111,8 @@ WORKLOADS: list[Row] = [
     Row("POST", f"{_W}/claim", scope="workload:claim", body={"worker_id": "w1"}, worker="w1"),
     Row("POST", f"{_W}/start", scope="workload:execute", body=_FENCE, worker="w1"),
     Row("POST", f"{_W}/heartbeat", scope="workload:execute", body={**_FENCE, "extend_ms": 1000}, worker="w1"),
+    Row("POST", f"{_W}/checkpoint", scope="workload:execute", body={**_FENCE, "state": 1}, worker="w1"),
+    Row("POST", f"{_W}/context", scope="workload:execute", body=_FENCE, worker="w1"),
     Row(
         "POST",
         f"{_W}/complete",

@@ -23,7 +23,22 @@ from typing import Any, Protocol, TypeAlias
 
 from django.utils.module_loading import autodiscover_modules
 
-from feltdb_engine import Record
+from feltdb_engine import CommitResult, Mutation, Precondition, Record
+
+__all__ = [
+    "Cancelled",
+    "Capability",
+    "CommitResult",
+    "Context",
+    "Failed",
+    "Mutation",
+    "Precondition",
+    "Record",
+    "autodiscover",
+    "capability",
+    "find",
+    "names",
+]
 
 JSON: TypeAlias = Any
 
@@ -68,6 +83,22 @@ class Context(Protocol):
 
     def heartbeat(self) -> None:
         """Show life now and raise Cancelled where the work is to be given up. The worker does so by itself too."""
+
+    def checkpoint(self, state: JSON) -> None:
+        """Keep `state`, up to 1 MiB, for an attempt that goes on after this one; raises Cancelled as `heartbeat`."""
+
+    def checkpoints(self) -> Sequence[JSON]:
+        """Return what this and earlier attempts kept, oldest first: the newest ten."""
+
+    def commit(
+        self, step: str, mutations: Sequence[Mutation], *, preconditions: Sequence[Precondition] = ()
+    ) -> CommitResult:
+        """Write records of the namespace, once however many attempts come here.
+
+        `step` names the write within the work: under it a later attempt with the same content gets the first
+        outcome (`duplicate`), and with other content IdempotencyConflict. Raises Cancelled where the claim is no
+        longer held, and Failed of kind `transient_connection` where the outcome is unknown: a later attempt learns it.
+        """
 
     def get(self, collection: str, record_id: str) -> Record | None:
         """Read one record of the namespace, as it is now."""

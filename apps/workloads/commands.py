@@ -12,7 +12,7 @@ from apps.workloads.states import State, WhenUnreachable
 
 if TYPE_CHECKING:
     from apps.workloads.errors import WorkloadError
-    from apps.workloads.models import Workload
+    from apps.workloads.models import Checkpoint, Workload
 
 JSON: TypeAlias = Any
 SubjectKind: TypeAlias = Literal["human", "service", "workload", "agent", "connection", "worker"]
@@ -196,6 +196,22 @@ class Heartbeat:
     expires_at_ms: int
     cancel_requested: bool
     cancel_deadline_at_ms: int | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ExecutionContext:
+    """What the holder of a claim goes on with. `checkpoints`: those kept of all attempts, oldest first."""
+
+    workload_id: str
+    attempt_id: str
+    worker_id: str
+    capabilities: tuple[str, ...]
+    connection_scopes: tuple[str, ...]
+    secret_references: tuple[str, ...]
+    expires_at_ms: int
+    fencing_token: int
+    input: JSON
+    checkpoints: "tuple[Checkpoint, ...]"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -20,6 +20,15 @@ MAX_OUTPUT_BYTES = 1024 * 1024
 MAX_CHECKPOINT_BYTES = 1024 * 1024
 """Bytes of compact UTF-8 JSON. Larger data belongs into records, with its id in the input or output."""
 
+MAX_CHECKPOINTS = 10
+"""Checkpoints kept of one workload, the newest: each holds all that its successor needs."""
+
+MAX_SECRET_REFERENCES = 100
+"""Names of secrets that one context may ask about."""
+
+MAX_STEP_CHARS = 128
+"""Characters of the name of a step that a program commits."""
+
 MAX_SNAPSHOT_BYTES = 64 * 1024
 """Bytes of an authorization snapshot as compact JSON."""
 

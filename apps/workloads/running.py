@@ -1,16 +1,27 @@
 """One claim while its program runs: the context the program sees, and what the worker knows of it."""
 
+import re
 import threading
+import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
+from apps.http.errors import ApiError
+from apps.state.calls import Call
+from apps.state.services import committing
 from apps.state.stores import store
-from apps.workloads import services
+from apps.workloads import limits, services
 from apps.workloads.capabilities import Cancelled, Failed
 from apps.workloads.clock import now_ms
 from apps.workloads.commands import Claim
 from apps.workloads.errors import WorkloadError
-from feltdb_engine import Record, Store
+from apps.workloads.states import State
+from feltdb_engine import Actor, CommitResult, EngineError, Mutation, Precondition, Record, Store
+from feltdb_engine.errors import DeadlineExceeded
+
+_STEP = re.compile(rf"[A-Za-z0-9_.:-]{{1,{limits.MAX_STEP_CHARS}}}\Z")
+_COMMIT_S = 10.0
+"""Seconds a program's write may wait for its turn."""
 
 
 class Running:
@@ -90,6 +101,65 @@ class Running:
                 return
             self.expires_at_ms = answer.expires_at_ms
             self.cancel_requested = self.cancel_requested or answer.cancel_requested
+
+    def checkpoint(self, state: Any) -> None:
+        """Keep something for an attempt that goes on after this one."""
+        if self.lost is not None:
+            raise Cancelled
+        try:
+            services.checkpoint(self.claim.fence, state, now_ms=now_ms())
+        except WorkloadError as error:
+            self._give_up_or_fail(error)
+
+    def checkpoints(self) -> Sequence[Any]:
+        """Return what this and earlier attempts kept, oldest first."""
+        try:
+            return [each.state for each in services.context(self.claim.fence, now_ms=now_ms()).checkpoints]
+        except WorkloadError as error:
+            self._give_up_or_fail(error)
+
+    def _give_up_or_fail(self, error: WorkloadError) -> NoReturn:
+        """What was given is the program's failure; any other refusal means that the claim is not to be used."""
+        if error.code in ("WORKLOAD_INVALID", "WORKLOAD_SECRET_REJECTED"):
+            raise error
+        if error.details and error.details.get("state") == State.CANCELLATION_REQUESTED:
+            self.cancel_requested = True
+        else:
+            self.lost = error.code
+        raise Cancelled from error
+
+    def commit(
+        self, step: str, mutations: Sequence[Mutation], *, preconditions: Sequence[Precondition] = ()
+    ) -> CommitResult:
+        """Write records under `work:{workload_id}:{step}`, after a look at the lease.
+
+        Two stores: between the look and the write the lease may end, so a stale worker's *first* write of a step can
+        still land, once; the attempt after it then gets that outcome, or IDEMPOTENCY_CONFLICT.
+        """
+        if not _STEP.match(step):
+            raise ValueError(f"{step!r} names no step: letters, digits, '_', '.', ':' and '-'")
+        for mutation in mutations:
+            self._store(mutation.collection)
+        self.renew()
+        if self.lost is not None:
+            raise Cancelled
+        claim = self.claim
+        call = Call(
+            namespace=claim.namespace,
+            # The attempt's name carries the fencing token.
+            actor=Actor(subject=claim.principal, request_id=claim.attempt_id, workload_id=claim.workload_id),
+            now_ms=now_ms(),
+            deadline=time.monotonic() + _COMMIT_S,
+            transaction_id=f"work:{claim.workload_id}:{step}",
+        )
+        try:
+            return committing.commit(store(claim.namespace), call, mutations, preconditions)
+        except DeadlineExceeded as error:
+            raise Failed("transient_connection", f"step {step} found no turn to write", effect="none") from error
+        except (EngineError, ApiError) as error:
+            if error.code == "COMMIT_UNKNOWN":
+                raise Failed("transient_connection", f"whether {step} was written is not known yet") from error
+            raise
 
     def get(self, collection: str, record_id: str) -> Record | None:
         """Read one record."""

@@ -131,6 +131,27 @@ heartbeat_workload = describe(
     answers={200: Answer("The lease as it is now.", ref("WorkloadHeartbeatAnswer"))},
     errors=[*_HELD, "WORKLOAD_INVALID"],
 )
+checkpoint_workload = describe(
+    "checkpoint_workload",
+    "Keep something for whoever goes on after this attempt",
+    tag=_TAG,
+    description=f"The newest {limits.MAX_CHECKPOINTS} of a workload are kept. A sign of life, but the lease stays.",
+    body=schemas.CHECKPOINT,
+    body_examples={"half of it": {**_FENCE, "state": {"packed": 3}}},
+    answers={200: Answer("Kept.", ref("WorkloadCheckpointed"))},
+    errors=[*_HELD, "WORKLOAD_INVALID", "WORKLOAD_SECRET_REJECTED"],
+)
+read_context = describe(
+    "read_workload_context",
+    "Read what the holder of a claim goes on with",
+    tag=_TAG,
+    description="Input and checkpoints, those of earlier attempts included. POST because it carries the claim; "
+    "nothing is changed.",
+    body=schemas.CONTEXT,
+    body_examples={"the claim": _FENCE},
+    answers={200: Answer("The context.", ref("WorkloadContext"))},
+    errors=[*_HELD, "WORKLOAD_INVALID"],
+)
 complete_workload = describe(
     "complete_workload",
     "Record the success",

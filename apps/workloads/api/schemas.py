@@ -97,6 +97,8 @@ CLAIM_NEXT: Schema = an_object(
 _FENCE = {**_WORKER, "claim_id": NAME, "fencing_token": {"type": "integer", "minimum": 1}}
 FENCE: Schema = an_object(_FENCE)
 HEARTBEAT: Schema = an_object({**_FENCE, "extend_ms": INTEGER})
+CHECKPOINT: Schema = an_object({**_FENCE, "state": ANY})
+CONTEXT: Schema = an_object(_FENCE, {"secret_references": {**array(TEXT), "maxItems": limits.MAX_SECRET_REFERENCES}})
 COMPLETE: Schema = an_object(
     {**_FENCE, "result_id": TEXT, "output": ANY},
     {"artifacts": array(TEXT), "schema_version": {"type": "integer", "default": 1}},
@@ -199,6 +201,14 @@ RESULT: Schema = an_object(
         "schema_version": COUNT,
     }
 )
+_CHECKPOINTED: dict[str, Schema] = {
+    "checkpoint_id": TEXT,
+    "attempt_id": TEXT,
+    "sequence": COUNT,
+    "state_hash": TEXT,
+    "created_at_ms": INSTANT,
+    "produced_by": TEXT,
+}
 _MAYBE_RESULT: Schema = {"oneOf": [ref("WorkloadResult"), {"type": "null"}]}
 
 SCHEMAS: dict[str, Schema] = {
@@ -237,19 +247,23 @@ SCHEMAS: dict[str, Schema] = {
                 )
             ),
             "attempts": array(ref("WorkloadAttempt")),
-            "checkpoints": array(
-                an_object(
-                    {
-                        "checkpoint_id": TEXT,
-                        "attempt_id": TEXT,
-                        "sequence": COUNT,
-                        "state": ANY,
-                        "state_hash": TEXT,
-                        "created_at_ms": INSTANT,
-                        "produced_by": TEXT,
-                    }
-                )
-            ),
+            "checkpoints": array(ref("WorkloadCheckpoint")),
+        }
+    ),
+    "WorkloadCheckpoint": an_object({**_CHECKPOINTED, "state": ANY}),
+    "WorkloadCheckpointed": an_object(_CHECKPOINTED),
+    "WorkloadContext": an_object(
+        {
+            "workload_id": TEXT,
+            "attempt_id": TEXT,
+            "worker_id": TEXT,
+            "capabilities": array(TEXT),
+            "connection_scopes": array(TEXT),
+            "secret_references": array(TEXT),
+            "expires_at_ms": INSTANT,
+            "fencing_token": COUNT,
+            "input": ANY,
+            "checkpoints": array(ref("WorkloadCheckpoint")),
         }
     ),
     "WorkloadClaim": an_object(
@@ -285,6 +299,8 @@ SCHEMAS: dict[str, Schema] = {
             "cancel_deadline_at_ms": maybe(INSTANT),
         }
     ),
+    "WorkloadCheckpointWrite": CHECKPOINT,
+    "WorkloadContextRead": CONTEXT,
     "WorkloadComplete": COMPLETE,
     "WorkloadFail": FAIL,
     "WorkloadCancel": CANCEL,

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from apps.workloads.commands import Claim, Heartbeat
+from apps.workloads.commands import Claim, ExecutionContext, Heartbeat
 from apps.workloads.errors import WorkloadError
-from apps.workloads.models import Attempt, Result, Workload
+from apps.workloads.models import Attempt, Checkpoint, Result, Workload
 from apps.workloads.services.fencing import current_claim_id
 from apps.workloads.services.reading import Details, History
 
@@ -134,18 +134,40 @@ def history(found: History) -> dict[str, Any]:
             for event in found.events
         ],
         "attempts": [attempt(found.workload_id, each) for each in found.attempts],
-        "checkpoints": [
-            {
-                "checkpoint_id": f"checkpoint_{found.workload_id}_{each.sequence}",
-                "attempt_id": f"attempt_{found.workload_id}_{each.attempt.number}",
-                "sequence": each.sequence,
-                "state": each.state,
-                "state_hash": each.state_hash,
-                "created_at_ms": each.created_at_ms,
-                "produced_by": each.produced_by,
-            }
-            for each in found.checkpoints
-        ],
+        "checkpoints": [checkpoint(found.workload_id, each) for each in found.checkpoints],
+    }
+
+
+def checkpointed(workload_id: str, row: Checkpoint) -> dict[str, Any]:
+    """Return a checkpoint that was kept, without what its holder has just sent."""
+    return {
+        "checkpoint_id": f"checkpoint_{workload_id}_{row.sequence}",
+        "attempt_id": f"attempt_{workload_id}_{row.attempt.number}",
+        "sequence": row.sequence,
+        "state_hash": row.state_hash,
+        "created_at_ms": row.created_at_ms,
+        "produced_by": row.produced_by,
+    }
+
+
+def checkpoint(workload_id: str, row: Checkpoint) -> dict[str, Any]:
+    """Return a checkpoint with what it holds."""
+    return {**checkpointed(workload_id, row), "state": row.state}
+
+
+def context(found: ExecutionContext) -> dict[str, Any]:
+    """Return what the holder of a claim goes on with."""
+    return {
+        "workload_id": found.workload_id,
+        "attempt_id": found.attempt_id,
+        "worker_id": found.worker_id,
+        "capabilities": list(found.capabilities),
+        "connection_scopes": list(found.connection_scopes),
+        "secret_references": list(found.secret_references),
+        "expires_at_ms": found.expires_at_ms,
+        "fencing_token": found.fencing_token,
+        "input": found.input,
+        "checkpoints": [checkpoint(found.workload_id, each) for each in found.checkpoints],
     }
 
 

@@ -168,6 +168,28 @@ class HeartbeatView(WorkerView):
         return Response(shapes.heartbeat(answer))
 
 
+class CheckpointView(WorkerView):
+    """Something to go on from."""
+
+    @described.checkpoint_workload
+    def post(self, request: KeyedRequest, workload_id: str) -> Response:
+        """Keep it."""
+        body, fence = self.read(request, workload_id, inputs.CHECKPOINT)
+        made = services.checkpoint(fence, body["state"], now_ms=now_ms())
+        return Response(shapes.checkpointed(workload_id, made))
+
+
+class ContextView(WorkerView):
+    """What to go on with."""
+
+    @described.read_context
+    def post(self, request: KeyedRequest, workload_id: str) -> Response:
+        """Read it; POST because it carries the claim."""
+        body, fence = self.read(request, workload_id, inputs.CONTEXT)
+        names = tuple(body.get("secret_references", ()))
+        return Response(shapes.context(services.context(fence, now_ms=now_ms(), secret_references=names)))
+
+
 class CompleteView(WorkerView):
     """Done."""
 

@@ -12,6 +12,7 @@ from apps.workloads.commands import (
     Completion,
     CreateWorkload,
     DependsOn,
+    ExecutionContext,
     Failure,
     Fence,
     Heartbeat,
@@ -22,6 +23,7 @@ from apps.workloads.commands import (
     Timeouts,
 )
 from apps.workloads.services.admission import Prepared, admit, admit_many, prepare
+from apps.workloads.services.checkpointing import checkpoint, context
 from apps.workloads.services.claiming import claim, claim_next, namespaces_with_work
 from apps.workloads.services.control import cancel, retry
 from apps.workloads.services.holding import hand_back, heartbeat, start
@@ -36,6 +38,7 @@ __all__ = [
     "Completion",
     "CreateWorkload",
     "DependsOn",
+    "ExecutionContext",
     "Failure",
     "Fence",
     "Heartbeat",
@@ -48,11 +51,13 @@ __all__ = [
     "admit",
     "admit_many",
     "cancel",
+    "checkpoint",
     "claim",
     "claim_next",
     "complete",
     "complete_many",
     "confirm_cancel",
+    "context",
     "fail",
     "fail_many",
     "hand_back",

@@ -27,8 +27,8 @@ class Declarer:
         self._core = core
         self._writer = writer
 
-    def declare(self, collection: str, fields: Sequence[str], name: str | None) -> IndexInfo:
-        """Declare, and build to the end. The same declaration again goes on with a build that was left."""
+    def declare(self, collection: str, fields: Sequence[str], name: str | None, until: float | None) -> IndexInfo:
+        """Declare and build, to the end or until `until`. The same declaration again goes on with the build."""
         encode_collection(collection)
         paths = _checked(fields)
         named = "-".join(paths) if name is None else name
@@ -47,11 +47,11 @@ class Declarer:
             return nothing_done(state)
 
         self._run(act)
-        self._build()
+        self._build(until)
         return self.find(collection, named)
 
-    def drop(self, collection: str, name: str) -> bool:
-        """Drop; its entries go in batches. False where there was none."""
+    def drop(self, collection: str, name: str, until: float | None) -> bool:
+        """Drop; its entries go in batches, those left at `until` with the next build. False where there was none."""
         encode_collection(collection)
         there = False
         said = {"act": "drop", "collection": collection, "name": name}
@@ -64,7 +64,7 @@ class Declarer:
             return self._writer.append_own(txn, state, frame.INDEX, orjson.dumps(said))
 
         self._run(act)
-        self._build()
+        self._build(until)
         return there
 
     def all(self, collection: str | None) -> list[IndexInfo]:
@@ -80,7 +80,7 @@ class Declarer:
                 return one
         raise InvalidQuery("The index was dropped meanwhile.", pointer="/name")
 
-    def _build(self) -> None:
+    def _build(self, until: float | None) -> None:
         with self._core.view.read() as txn:
             more = building.pending(txn)
 
@@ -95,7 +95,7 @@ class Declarer:
                 self._core.files.step("index batch committed")
             return nothing_done(state)
 
-        while more:
+        while more and (until is None or time.monotonic() < until):
             self._run(act)
 
     def _run(self, act: Callable[[Transaction, State], Outcome]) -> None:

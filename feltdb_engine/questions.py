@@ -53,19 +53,22 @@ class Questions:
         return self._querier.search(collection, text, limit=limit, after=after)
 
     @guarded
-    def declare_index(self, collection: str, fields: Sequence[str], *, name: str | None = None) -> IndexInfo:
+    def declare_index(
+        self, collection: str, fields: Sequence[str], *, name: str | None = None, until: float | None = None
+    ) -> IndexInfo:
         """Declare an index over one to four fields and build it while others read and write; returns once complete.
 
-        The same declaration again changes nothing, and finishes a build that was left. Raises InvalidQuery.
+        `until`, in `time.monotonic()` seconds, leaves a longer build where it has come to. The same declaration again
+        changes nothing, and goes on with a build that was left. Raises InvalidQuery.
         """
         self._writable()
-        return self._declarer.declare(collection, fields, name)
+        return self._declarer.declare(collection, fields, name, until)
 
     @guarded
-    def drop_index(self, collection: str, name: str) -> bool:
-        """Drop an index; False where there is none of that name."""
+    def drop_index(self, collection: str, name: str, *, until: float | None = None) -> bool:
+        """Drop an index; False where there is none of that name. What is left to remove at `until` goes later."""
         self._writable()
-        return self._declarer.drop(collection, name)
+        return self._declarer.drop(collection, name, until)
 
     @guarded
     def indexes(self, collection: str | None = None) -> list[IndexInfo]:

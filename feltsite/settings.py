@@ -217,6 +217,7 @@ SPECTACULAR_SETTINGS = {
     "OAS_VERSION": "3.1.0",
     "SERVE_INCLUDE_SCHEMA": False,
     "SCHEMA_PATH_PREFIX": "/v1",
+    "PREPROCESSING_HOOKS": ["apps.http.openapi.canonical_only"],
     "POSTPROCESSING_HOOKS": ["apps.http.openapi.add_components"],
     "PATH_CONVERTER_OVERRIDES": {"segment": {"type": "string"}},
 }

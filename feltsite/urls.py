@@ -3,6 +3,8 @@
 from django.contrib import admin
 from django.urls import URLPattern, URLResolver, include, path
 
+from apps.state.api.urls import aliases
+
 urlpatterns: list[URLPattern | URLResolver] = [
     path("v1/", include("apps.state.api.urls")),  # first, as the routes asked for most
     path("admin/", admin.site.urls),
@@ -10,6 +12,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("v1/", include("apps.keys.api.urls")),
     path("v1/", include("apps.workloads.api.urls")),
     path("v1/", include("apps.triggers.api.urls")),
+    path("", include(aliases)),
 ]
 
 handler400 = "apps.http.handlers.bad_request"

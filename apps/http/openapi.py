@@ -197,6 +197,11 @@ class KeyScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call
         }
 
 
+def canonical_only(endpoints: list[Any], **_: Any) -> list[Any]:
+    """Leave out the reference's names for routes (a drf-spectacular pre-processing hook)."""
+    return [each for each in endpoints if each[0].startswith("/v1/")]
+
+
 def add_components(result: dict[str, Any], **_: Any) -> dict[str, Any]:
     """Put the registered shapes into the document (a drf-spectacular post-processing hook)."""
     schemas = result.setdefault("components", {}).setdefault("schemas", {})

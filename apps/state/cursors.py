@@ -41,8 +41,13 @@ def decode(bound_to: bytes, cursor: str | None) -> str | None:
             raise ValueError("made for something else")
         return raw[_DIGEST_BYTES:].decode()
     except (ValueError, binascii.Error) as error:
-        raise ApiError(
-            "INVALID_CURSOR",
-            "This cursor was not made by this list or query; start again without one.",
-            details={"field": "cursor"},
-        ) from error
+        raise refused() from error
+
+
+def refused() -> ApiError:
+    """Return the refusal of a cursor that was not made here."""
+    return ApiError(
+        "INVALID_CURSOR",
+        "This cursor was not made by this list or query; start again without one.",
+        details={"field": "cursor"},
+    )

@@ -2,7 +2,7 @@
 
 Hand-written because these are the hot routes; the serializers in `api/documents.py` only document them, and a
 test holds the two together. The reference's camelCase members and ours in snake_case are both understood.
-Not here: anything about stores or what a request does.
+Not here: questions (`asking.py`), and anything about stores or what a request does.
 """
 
 from collections.abc import Mapping
@@ -17,9 +17,6 @@ from apps.state.limits import (
     FEED_COLLECTIONS,
     PAGE_DEFAULT,
     PAGE_MAX,
-    QUERY_CONDITIONS,
-    QUERY_ORDER_FIELDS,
-    QUERY_SELECT_FIELDS,
     TRANSACTION_ID_BYTES,
     WAIT_MAX_S,
 )
@@ -27,8 +24,6 @@ from apps.state.reading import ABSENT, invalid
 from feltdb_engine import Cursor, Mutation, Precondition
 from feltdb_engine.limits import TRANSACTION_MAX_MUTATIONS
 from feltdb_engine.model import JSONObject, MutationKind
-
-_FIELD_BYTES = 1024
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -54,18 +49,6 @@ class Transaction:
     transaction_id: str | None
     mutations: tuple[Mutation, ...]
     preconditions: tuple[Precondition, ...]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Query:
-    """What to look for. `where` is the engine's tree, None for everything; `select` the paths to keep."""
-
-    collection: str
-    where: dict[str, Any] | None
-    order_by: tuple[tuple[str, str], ...]
-    limit: int
-    cursor: str | None
-    select: tuple[str, ...] | None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -242,101 +225,6 @@ def _json_pointer(value: Any, at: str) -> str:
     if type(value) is not str or (value and not value.startswith("/")):
         raise invalid("A JSON pointer (RFC 6901) is empty or begins with '/'.", pointer=at)
     return value
-
-
-_QUERY = frozenset({"collection", "where", "orderBy", "order_by", "limit", "cursor", "select"})
-
-
-def query(body: Any) -> Query:
-    """Read the body of a query."""
-    members = reading.an_object(body, "", _QUERY)
-    order = reading.one_of(members, "orderBy", "order_by", "")
-    limit = members.get("limit", ABSENT)
-    cursor = members.get("cursor")
-    if cursor is not None and type(cursor) is not str:
-        raise invalid("A cursor is a string.", pointer="/cursor")
-    return Query(
-        collection=reading.collection_name(members.get("collection"), pointer="/collection"),
-        where=_where(members.get("where")),
-        order_by=_order(order),
-        limit=PAGE_DEFAULT if limit is ABSENT else reading.whole(limit, "/limit", low=1, high=PAGE_MAX),
-        cursor=cursor,
-        select=_select(members.get("select")),
-    )
-
-
-def _where(value: Any) -> dict[str, Any] | None:
-    if value is None:
-        return None
-    if type(value) is list:
-        items = reading.an_array(value, "/where", at_most=QUERY_CONDITIONS)
-        return {"all": [_condition(item, f"/where/{at}") for at, item in enumerate(items)]} if items else None
-    if type(value) is dict and not value:
-        return None
-    return _condition(value, "/where")
-
-
-_SHORT_OPERATORS = {
-    "eq": "eq",
-    "ne": "ne",
-    "neq": "ne",
-    "lt": "lt",
-    "lte": "lte",
-    "gt": "gt",
-    "gte": "gte",
-    "in": "in",
-    "contains": "contains",
-    "starts_with": "starts_with",
-    "startsWith": "starts_with",
-    "exists": "exists",
-}
-
-
-def _condition(item: Any, pointer: str) -> dict[str, Any]:
-    """Return one node of the tree in the engine's form; the engine judges operators, paths and values."""
-    if type(item) is not dict:
-        raise ApiError("INVALID_QUERY", "A condition is an object.", details={"pointer": pointer})
-    for name in ("all", "any"):
-        if name in item and len(item) == 1:
-            items = reading.an_array(item[name], f"{pointer}/{name}", at_most=QUERY_CONDITIONS)
-            return {name: [_condition(each, f"{pointer}/{name}/{at}") for at, each in enumerate(items)]}
-    if "not" in item and len(item) == 1:
-        return {"not": _condition(item["not"], f"{pointer}/not")}
-    if "op" in item:
-        operator = item["op"]
-        return {**item, "op": _SHORT_OPERATORS.get(operator, operator) if type(operator) is str else operator}
-    operators = [name for name in item if name != "field"]
-    if "field" in item and len(operators) == 1 and operators[0] in _SHORT_OPERATORS:
-        return {"field": item["field"], "op": _SHORT_OPERATORS[operators[0]], "value": item[operators[0]]}
-    raise ApiError(
-        "INVALID_QUERY",
-        "A condition is {field, op, value}, {field, <one operator>: value}, {all: [...]}, {any: [...]} or {not: ...}.",
-        details={"pointer": pointer},
-    )
-
-
-_ORDER = frozenset({"field", "direction"})
-
-
-def _order(value: Any) -> tuple[tuple[str, str], ...]:
-    if value is ABSENT or value is None:
-        return ()
-    found: list[tuple[str, str]] = []
-    for at, item in enumerate(reading.an_array(value, "/orderBy", at_most=QUERY_ORDER_FIELDS)):
-        members = reading.an_object(item, f"/orderBy/{at}", _ORDER)
-        field = reading.text(members.get("field"), f"/orderBy/{at}/field", max_bytes=_FIELD_BYTES)
-        direction = members.get("direction", "asc")
-        if direction not in ("asc", "desc"):
-            raise invalid("A direction is 'asc' or 'desc'.", pointer=f"/orderBy/{at}/direction")
-        found.append((field, direction))
-    return tuple(found)
-
-
-def _select(value: Any) -> tuple[str, ...] | None:
-    if value is None:
-        return None
-    items = reading.an_array(value, "/select", at_most=QUERY_SELECT_FIELDS)
-    return tuple(reading.text(item, f"/select/{at}", max_bytes=_FIELD_BYTES) for at, item in enumerate(items))
 
 
 def changes(parameters: QueryDict) -> ChangesRequest:

@@ -29,6 +29,13 @@ QUERY_CONDITIONS = 256
 QUERY_ORDER_FIELDS = 16
 QUERY_SELECT_FIELDS = 64
 
+# Search, as the reference bounds it: it reads every record until it has found enough.
+SEARCH_DEFAULT = 50
+SEARCH_MAX = 500
+
+# One request builds an index for so long at most; a longer build goes on when it is asked for again.
+INDEX_BUILD_S = 5.0
+
 # Collections one feed reader may name, and versions one If-Match may list.
 FEED_COLLECTIONS = 100
 ENTITY_TAGS = 32

@@ -5,8 +5,11 @@ Not here: what they mean (`feltdb_engine/model.py`).
 
 from typing import Any
 
-from apps.state.services.position import Runtime
-from feltdb_engine import Actor, CommitResult, Operation, Record
+from apps.state.services.position import Collection, Runtime
+from apps.state.services.queries import Found
+from feltdb_engine import Actor, CommitResult, IndexInfo, Operation, Record
+
+NOT_PROVENANCE = frozenset({"value", "previous_version"})
 
 
 def record(found: Record) -> dict[str, Any]:
@@ -19,6 +22,32 @@ def record(found: Record) -> dict[str, Any]:
         "updated_at_ms": found.updated_at_ms,
         "value": found.value,
     }
+
+
+def collection(found: Collection) -> dict[str, Any]:
+    """Return a collection as the list of them gives it."""
+    return {"name": found.name, "records": found.records, "indexes": [index(each) for each in found.indexes]}
+
+
+def index(found: IndexInfo) -> dict[str, Any]:
+    """Return a declared index; queries use it once it is complete."""
+    return {"name": found.name, "fields": list(found.fields), "complete": found.complete}
+
+
+def found(result: Found) -> dict[str, Any]:
+    """Return a page of what matches; `count` is there where it was asked for."""
+    page = {
+        "records": [record(each) for each in result.records],
+        "next_cursor": result.next_cursor,
+        "exhausted": result.exhausted,
+        "plan": result.plan,
+    }
+    return page if result.count is None else {**page, "count": result.count}
+
+
+def provenance(change: Operation) -> dict[str, Any]:
+    """Return what a record owes its present state to: the operation without its value."""
+    return {name: value for name, value in operation(change).items() if name not in NOT_PROVENANCE}
 
 
 def operation(change: Operation) -> dict[str, Any]:

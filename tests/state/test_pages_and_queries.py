@@ -88,7 +88,10 @@ def test_collections_are_listed_by_name_with_their_counts(client):
     client.put_json("/v1/collections/gone/a", {})
     client.delete("/v1/collections/gone/a")
     assert client.get("/v1/collections").json() == {
-        "collections": [{"name": "customers", "records": 2}, {"name": "orders", "records": 3}],
+        "collections": [
+            {"name": "customers", "records": 2, "indexes": []},
+            {"name": "orders", "records": 3, "indexes": []},
+        ],
         "next_cursor": None,
     }
     first = client.get("/v1/collections?limit=1").json()

@@ -1,4 +1,7 @@
-"""What the OpenAPI document says of each route of this room: one decorator a method, in the order of `views.py`."""
+"""What the OpenAPI document says of each route in `views.py`: one decorator a method, in its order.
+
+Not here: the routes of other modules, which are described where they stand, with the parts shared here.
+"""
 
 from typing import Any
 
@@ -6,28 +9,28 @@ from apps.http.openapi import Answer, describe, header_parameter, path_parameter
 from apps.state.api import schemas
 from apps.state.limits import PAGE_DEFAULT, PAGE_MAX, WAIT_MAX_S
 
-_TAG = "State"
-_ORDER: dict[str, Any] = {"customer": "c-1", "amount": 250, "status": "new"}
-_RECORD = {
+TAG = "State"
+ORDER: dict[str, Any] = {"customer": "c-1", "amount": 250, "status": "new"}
+RECORD = {
     "id": "o-1",
     "key": "orders:o-1",
     "version": 1,
     "sequence": 1,
     "updated_at_ms": 1_700_000_000_000,
-    "value": _ORDER,
+    "value": ORDER,
 }
-_INSTANCE = "0f3a9c5e7b1d4f60a2c8e4b6d8f01234"
-_OUTCOME = {
+INSTANCE = "0f3a9c5e7b1d4f60a2c8e4b6d8f01234"
+OUTCOME = {
     "transactionId": "import-7",
     "baseRevision": 0,
     "commitRevision": 2,
     "status": "committed",
     "duplicate": False,
-    "operationIds": [f"operation:{_INSTANCE}:1", f"operation:{_INSTANCE}:2"],
+    "operationIds": [f"operation:{INSTANCE}:1", f"operation:{INSTANCE}:2"],
 }
-_OPERATION = {
+OPERATION = {
     "sequence": 1,
-    "instance_id": _INSTANCE,
+    "instance_id": INSTANCE,
     "transaction_id": None,
     "kind": "insert",
     "collection": "orders",
@@ -35,7 +38,7 @@ _OPERATION = {
     "key": "orders:o-1",
     "version": 1,
     "previous_version": 0,
-    "value": _ORDER,
+    "value": ORDER,
     "content_hash": "9f" * 32,
     "at_ms": 1_700_000_000_000,
     "actor": {
@@ -46,21 +49,22 @@ _OPERATION = {
         "trigger_id": None,
     },
 }
-_FOUND = {"records": [_RECORD], "next_cursor": None}
+FOUND = {"records": [RECORD], "next_cursor": None}
+INDEX = {"name": "by-status", "fields": ["status", "total"], "complete": True}
 
-_COLLECTION = path_parameter("collection", "The collection's name.", schemas.COLLECTION)
-_ID = path_parameter("record", "The record's id, percent-encoded as one segment (`/` as `%2F`).", schemas.RECORD_ID)
-_LIMIT = query_parameter(
+COLLECTION = path_parameter("collection", "The collection's name.", schemas.COLLECTION)
+ID = path_parameter("record", "The record's id, percent-encoded as one segment (`/` as `%2F`).", schemas.RECORD_ID)
+LIMIT = query_parameter(
     "limit", "Items at most.", {"type": "integer", "minimum": 1, "maximum": PAGE_MAX, "default": PAGE_DEFAULT}
 )
-_CURSOR = query_parameter("cursor", "`next_cursor` of the page before.")
+CURSOR = query_parameter("cursor", "`next_cursor` of the page before.")
 _IF_MATCH = header_parameter("If-Match", "Versions in quotes, or `*`: refused with 412 unless the record has one.")
 _IF_NONE_MATCH = header_parameter("If-None-Match", "Versions in quotes, or `*`: the opposite; a read answers 304.")
 _KEY = header_parameter("Idempotency-Key", "The transaction's id: the same request with it is done once.")
-_READ = ("FeltDB-Revision",)
+READ = ("FeltDB-Revision",)
 _READ_ONE = ("FeltDB-Revision", "ETag")
 _WRITE = ("FeltDB-Revision", "ETag", "Idempotent-Replay")
-_STORAGE = (
+STORAGE = (
     "STORAGE_ERROR",
     "STORAGE_UNAVAILABLE",
     "STORAGE_REBUILDING",
@@ -68,8 +72,8 @@ _STORAGE = (
     "STORAGE_CORRUPT",
     "SERVICE_OVERLOADED",
 )
-_COMMIT = (
-    *_STORAGE,
+COMMIT = (
+    *STORAGE,
     "STORAGE_FULL",
     "STORAGE_WRITE_FAILED",
     "STORAGE_READ_ONLY",
@@ -83,150 +87,132 @@ _COMMIT = (
 list_collections = describe(
     "list_collections",
     "List collections",
-    tag=_TAG,
-    parameters=[_LIMIT, _CURSOR],
+    tag=TAG,
+    parameters=[LIMIT, CURSOR],
     answers={
         200: Answer(
             "A page, by name.",
             ref("CollectionPage"),
-            {"collections": [{"name": "orders", "records": 1}], "next_cursor": None},
-            _READ,
+            {"collections": [{"name": "orders", "records": 1, "indexes": [INDEX]}], "next_cursor": None},
+            READ,
         )
     },
-    errors=["VALIDATION_ERROR", "INVALID_CURSOR", *_STORAGE],
+    errors=["VALIDATION_ERROR", "INVALID_CURSOR", *STORAGE],
 )
 list_records = describe(
     "list_records",
     "Page through a collection",
-    tag=_TAG,
+    tag=TAG,
     description="In key order. A collection without records is an empty page.",
-    parameters=[_COLLECTION, _LIMIT, _CURSOR],
-    answers={200: Answer("A page.", ref("RecordPage"), _FOUND, _READ)},
-    errors=["VALIDATION_ERROR", "INVALID_CURSOR", *_STORAGE],
+    parameters=[COLLECTION, LIMIT, CURSOR],
+    answers={200: Answer("A page.", ref("RecordPage"), FOUND, READ)},
+    errors=["VALIDATION_ERROR", "INVALID_CURSOR", *STORAGE],
 )
 create_record = describe(
     "create_record",
     "Create a record",
-    tag=_TAG,
-    parameters=[_COLLECTION, _KEY],
+    tag=TAG,
+    parameters=[COLLECTION, _KEY],
     body=ref("NewRecord"),
-    body_examples={"an id of yours": {"id": "o-1", **_ORDER}, "an id made here": _ORDER},
-    answers={201: Answer("Created.", ref("Record"), _RECORD, (*_WRITE, "Location"))},
-    errors=["CONFLICT", *_COMMIT],
+    body_examples={"an id of yours": {"id": "o-1", **ORDER}, "an id made here": ORDER},
+    answers={201: Answer("Created.", ref("Record"), RECORD, (*_WRITE, "Location"))},
+    errors=["CONFLICT", *COMMIT],
 )
 read_record = describe(
     "read_record",
     "Read a record",
-    tag=_TAG,
-    parameters=[_COLLECTION, _ID, _IF_MATCH, _IF_NONE_MATCH],
+    tag=TAG,
+    parameters=[COLLECTION, ID, _IF_MATCH, _IF_NONE_MATCH],
     answers={
-        200: Answer("The record.", ref("Record"), _RECORD, _READ_ONE),
+        200: Answer("The record.", ref("Record"), RECORD, _READ_ONE),
         304: Answer("The record has a version that If-None-Match lists.", headers=_READ_ONE),
     },
-    errors=["NOT_FOUND", "VALIDATION_ERROR", "IF_MATCH_FAILED", *_STORAGE],
+    errors=["NOT_FOUND", "VALIDATION_ERROR", "IF_MATCH_FAILED", *STORAGE],
 )
 put_record = describe(
     "put_record",
     "Store a whole record",
-    tag=_TAG,
-    parameters=[_COLLECTION, _ID, _IF_MATCH, _IF_NONE_MATCH, _KEY],
+    tag=TAG,
+    parameters=[COLLECTION, ID, _IF_MATCH, _IF_NONE_MATCH, _KEY],
     body=schemas.VALUE,
-    body_examples={"a value": _ORDER},
+    body_examples={"a value": ORDER},
     answers={
-        200: Answer("Replaced.", ref("Record"), _RECORD, _WRITE),
-        201: Answer("Created.", ref("Record"), _RECORD, _WRITE),
+        200: Answer("Replaced.", ref("Record"), RECORD, _WRITE),
+        201: Answer("Created.", ref("Record"), RECORD, _WRITE),
     },
-    errors=["IF_MATCH_FAILED", *_COMMIT],
+    errors=["IF_MATCH_FAILED", *COMMIT],
 )
 merge_record = describe(
     "merge_record",
     "Merge a patch into a record",
-    tag=_TAG,
+    tag=TAG,
     description="A merge patch (RFC 7396), applied in one step to the record as it is at that moment.",
-    parameters=[_COLLECTION, _ID, _IF_MATCH, _IF_NONE_MATCH, _KEY],
+    parameters=[COLLECTION, ID, _IF_MATCH, _IF_NONE_MATCH, _KEY],
     body=schemas.VALUE,
     body_examples={"a patch": {"status": "paid", "note": None}},
-    answers={200: Answer("Merged.", ref("Record"), _RECORD, _WRITE)},
-    errors=["NOT_FOUND", "IF_MATCH_FAILED", *_COMMIT],
+    answers={200: Answer("Merged.", ref("Record"), RECORD, _WRITE)},
+    errors=["NOT_FOUND", "IF_MATCH_FAILED", *COMMIT],
 )
 delete_record = describe(
     "delete_record",
     "Delete a record",
-    tag=_TAG,
-    parameters=[_COLLECTION, _ID, _IF_MATCH, _IF_NONE_MATCH, _KEY],
+    tag=TAG,
+    parameters=[COLLECTION, ID, _IF_MATCH, _IF_NONE_MATCH, _KEY],
     answers={204: Answer("Gone.", headers=("FeltDB-Revision", "Idempotent-Replay"))},
-    errors=["NOT_FOUND", "IF_MATCH_FAILED", *_COMMIT],
+    errors=["NOT_FOUND", "IF_MATCH_FAILED", *COMMIT],
 )
 swap_record = describe(
     "compare_and_set",
     "Compare and set",
-    tag=_TAG,
-    parameters=[_COLLECTION, _ID, _KEY],
+    tag=TAG,
+    parameters=[COLLECTION, ID, _KEY],
     body=ref("Swap"),
-    body_examples={"from version 1": {"expectedVersion": 1, "value": {**_ORDER, "status": "paid"}}},
-    answers={200: Answer("Stored.", ref("Swapped"), {"updated": True, "currentVersion": 1, "item": _RECORD}, _WRITE)},
-    errors=["VERSION_CONFLICT", *_COMMIT],
-)
-query = describe(
-    "query_records",
-    "Query a collection",
-    tag=_TAG,
-    body=ref("Query"),
-    body_examples={
-        "paid orders, largest first": {
-            "collection": "orders",
-            "where": [{"field": "status", "op": "eq", "value": "paid"}],
-            "orderBy": [{"field": "amount", "direction": "desc"}],
-            "limit": 10,
-        }
-    },
-    answers={
-        200: Answer("A page of what matches.", ref("QueryResult"), {**_FOUND, "exhausted": True, "plan": {}}, _READ)
-    },
-    errors=["INVALID_QUERY", "INVALID_CURSOR", "SCAN_LIMIT_EXCEEDED", *_STORAGE],
+    body_examples={"from version 1": {"expectedVersion": 1, "value": {**ORDER, "status": "paid"}}},
+    answers={200: Answer("Stored.", ref("Swapped"), {"updated": True, "currentVersion": 1, "item": RECORD}, _WRITE)},
+    errors=["VERSION_CONFLICT", *COMMIT],
 )
 transact = describe(
     "run_transaction",
     "Commit several changes",
-    tag=_TAG,
+    tag=TAG,
     description="Applied whole or not at all. The same id with the same request answers the first outcome again.",
     body=ref("Transaction"),
     body_examples={
         "create two": {
             "transactionId": "import-7",
             "operations": [
-                {"collection": "orders", "id": "o-1", "value": _ORDER, "requireAbsent": True},
-                {"collection": "orders", "id": "o-2", "value": _ORDER, "requireAbsent": True},
+                {"collection": "orders", "id": "o-1", "value": ORDER, "requireAbsent": True},
+                {"collection": "orders", "id": "o-2", "value": ORDER, "requireAbsent": True},
             ],
             "preconditions": [{"collection": "customers", "id": "c-1", "requirePresent": True}],
         }
     },
     answers={
-        200: Answer("Committed before, by this very request.", ref("Outcome"), {**_OUTCOME, "duplicate": True}),
-        201: Answer("Committed.", ref("Outcome"), _OUTCOME, _READ),
+        200: Answer("Committed before, by this very request.", ref("Outcome"), {**OUTCOME, "duplicate": True}),
+        201: Answer("Committed.", ref("Outcome"), OUTCOME, READ),
     },
-    errors=["PRECONDITION_FAILED", *_COMMIT],
+    errors=["PRECONDITION_FAILED", *COMMIT],
 )
 transaction_outcome = describe(
     "read_transaction",
     "Ask what became of a transaction",
-    tag=_TAG,
+    tag=TAG,
     description="For a client that lost the answer. The `Idempotency-Key` of a single write is such an id too.",
     parameters=[path_parameter("transaction", "The transaction's id, percent-encoded as one segment.")],
-    answers={200: Answer("It was committed.", ref("Outcome"), _OUTCOME)},
-    errors=["NOT_FOUND", "VALIDATION_ERROR", *_STORAGE],
+    answers={200: Answer("It was committed.", ref("Outcome"), OUTCOME)},
+    errors=["NOT_FOUND", "VALIDATION_ERROR", *STORAGE],
 )
 changes = describe(
     "read_changes",
     "Follow the feed",
-    tag=_TAG,
+    tag=TAG,
     description=(
         "The operations after a cursor, in order, without holes; a transaction is never split over pages. With `wait` "
         "the answer comes as soon as there is something, or empty with the same cursor."
     ),
     parameters=[
         query_parameter("after", "A returned `cursor`, `start` or `now`.", {"type": "string", "default": "start"}),
-        _LIMIT,
+        LIMIT,
         query_parameter(
             "wait", "Seconds to wait for something new.", {"type": "integer", "minimum": 0, "maximum": WAIT_MAX_S}
         ),
@@ -236,30 +222,30 @@ changes = describe(
         200: Answer(
             "A page of the feed.",
             ref("Changes"),
-            {"operations": [_OPERATION], "cursor": f"{_INSTANCE}-1", "head": 1, "floor": 0},
-            _READ,
+            {"operations": [OPERATION], "cursor": f"{INSTANCE}-1", "head": 1, "floor": 0},
+            READ,
         )
     },
-    errors=["VALIDATION_ERROR", "INVALID_CURSOR", "FEED_COMPACTED", "CURSOR_UNKNOWN", "CURSOR_AHEAD", *_STORAGE],
+    errors=["VALIDATION_ERROR", "INVALID_CURSOR", "FEED_COMPACTED", "CURSOR_UNKNOWN", "CURSOR_AHEAD", *STORAGE],
 )
 revision = describe(
     "read_revision",
     "Ask where the state stands",
-    tag=_TAG,
+    tag=TAG,
     answers={
         200: Answer(
             "The durable position.",
             ref("Revision"),
-            {"revision": 1, "scope": _INSTANCE, "cursor": f"{_INSTANCE}-1"},
-            _READ,
+            {"revision": 1, "scope": INSTANCE, "cursor": f"{INSTANCE}-1"},
+            READ,
         )
     },
-    errors=_STORAGE,
+    errors=STORAGE,
 )
 runtime = describe(
     "read_runtime",
     "Ask what the server does",
-    tag=_TAG,
-    answers={200: Answer("Instance, position, features and limits.", ref("Runtime"), None, _READ)},
-    errors=_STORAGE,
+    tag=TAG,
+    answers={200: Answer("Instance, position, features and limits.", ref("Runtime"), None, READ)},
+    errors=STORAGE,
 )

@@ -13,7 +13,14 @@ from django.http import HttpRequest, HttpResponseBase
 
 from apps.http.errors import ApiError
 
-RAW_PREFIXES = ("/v1/collections/", "/v1/transactions/")
+RAW_PREFIXES = (
+    "/v1/collections/",
+    "/v1/transactions/",
+    "/collections/",
+    "/transactions/",
+    "/provenance/",
+    "/capabilities/",
+)
 
 _MALFORMED = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _UNSAFE = re.compile(r"[^!-~]")

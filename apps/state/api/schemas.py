@@ -56,10 +56,18 @@ SCHEMAS: dict[str, Schema] = {
     "RecordPage": _object({"records": _array(ref("Record")), "next_cursor": CURSOR}),
     "CollectionPage": _object(
         {
-            "collections": _array(_object({"name": COLLECTION, "records": INTEGER})),
+            "collections": _array(_object({"name": COLLECTION, "records": INTEGER, "indexes": _array(ref("Index"))})),
             "next_cursor": CURSOR,
         }
     ),
+    "Index": _object(
+        {
+            "name": {"type": "string"},
+            "fields": _array({"type": "string"}, description="Dotted paths, in the order they sort by."),
+            "complete": {"type": "boolean", "description": "Whether queries use it yet."},
+        }
+    ),
+    "NewIndex": _object({"fields": _array({"type": "string", "minLength": 1}, minItems=1, maxItems=4)}),
     "NewRecord": {
         "type": "object",
         "properties": {"id": RECORD_ID},
@@ -173,9 +181,17 @@ SCHEMAS: dict[str, Schema] = {
             "orderBy": _array(
                 _object({"field": {"type": "string"}}, {"direction": {"enum": ["asc", "desc"]}}), maxItems=8
             ),
-            "limit": {"type": "integer", "minimum": 1, "maximum": 1000, "default": 100},
+            "limit": {"type": "integer", "minimum": 0, "maximum": 1000, "default": 100},
             "cursor": {"type": ["string", "null"]},
             "select": _array({"type": "string"}, maxItems=64, description="Paths to keep of each value."),
+            "count": {"type": "boolean", "description": "How many match in all; with `limit` 0, nothing else."},
+        },
+    ),
+    "Search": _object(
+        {"query": {"type": "string", "minLength": 1, "maxLength": 512}},
+        {
+            "limit": {"type": "integer", "minimum": 1, "maximum": 500, "default": 50},
+            "cursor": {"type": ["string", "null"]},
         },
     ),
     "QueryResult": _object(
@@ -184,6 +200,23 @@ SCHEMAS: dict[str, Schema] = {
             "next_cursor": CURSOR,
             "exhausted": {"type": "boolean"},
             "plan": {"type": "object", "additionalProperties": True, "description": "How the records were found."},
+        },
+        {"count": {**INTEGER, "description": "How many match in all, where that was asked."}},
+    ),
+    "History": _object({"operations": _array(ref("Operation")), "next_cursor": CURSOR}),
+    "Provenance": _object(
+        {
+            "sequence": INTEGER,
+            "instance_id": {"type": "string"},
+            "transaction_id": _NULLABLE,
+            "kind": {"enum": ["insert", "update", "delete"]},
+            "collection": COLLECTION,
+            "id": RECORD_ID,
+            "key": {"type": "string"},
+            "version": VERSION,
+            "content_hash": {"type": "string", "description": "SHA-256 over all that the operation says."},
+            "at_ms": INTEGER,
+            "actor": ref("Actor"),
         }
     ),
     "Revision": _object(

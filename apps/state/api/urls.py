@@ -1,23 +1,45 @@
-"""Routes of the state room, under `/v1`."""
+"""Routes of the state room, under `/v1`; and the reference's names for some of them, at the root."""
 
 from django.urls import path, register_converter
 
-from apps.state.api import documents, views
+from apps.state.api import documents, questions, views
 from apps.state.api.paths import SegmentConverter
+from apps.state.api.routing import action
 
 register_converter(SegmentConverter, "segment")
 
-urlpatterns = [
+_COLLECTION = "collections/<segment:collection>"
+_RECORD = f"{_COLLECTION}/<segment:record>"
+_search = action(questions.SearchView, beside=views.RecordView, record="search")
+_provenance = questions.ProvenanceView.as_view()
+
+shared = [
     path("collections", views.CollectionsView.as_view(), name="collections"),
-    path("collections/<segment:collection>", views.CollectionView.as_view(), name="collection"),
-    path("collections/<segment:collection>/<segment:record>", views.RecordView.as_view(), name="record"),
-    path("collections/<segment:collection>/<segment:record>/cas", views.SwapView.as_view(), name="cas"),
-    path("query", views.QueryView.as_view(), name="query"),
+    path(_COLLECTION, views.CollectionView.as_view(), name="collection"),
+    path(f"{_COLLECTION}/search", _search, name="search"),
+    path(_RECORD, views.RecordView.as_view(), name="record"),
+    path(f"{_RECORD}/cas", views.SwapView.as_view(), name="cas"),
+    path(f"{_RECORD}/history", questions.HistoryView.as_view(), name="history"),
+    path(f"{_RECORD}/provenance", _provenance, name="provenance"),
+    path(f"{_COLLECTION}/indexes/<segment:index>", questions.IndexView.as_view(), name="index"),
+    path("query", questions.QueryView.as_view(), name="query"),
     path("transactions", views.TransactionsView.as_view(), name="transactions"),
     path("transactions/<segment:transaction>", views.TransactionView.as_view(), name="transaction"),
-    path("changes", views.ChangesView.as_view(), name="changes"),
     path("revision", views.RevisionView.as_view(), name="revision"),
     path("runtime", views.RuntimeView.as_view(), name="runtime"),
+]
+"""Routes that the reference has without `/v1`, and what goes with them."""
+
+urlpatterns = [
+    *shared,
+    path("changes", views.ChangesView.as_view(), name="changes"),
     path("openapi.json", documents.openapi, name="openapi"),
     path("docs", documents.docs, name="docs"),
 ]
+
+aliases = [
+    *shared,
+    path("provenance/<segment:collection>/<segment:record>", _provenance),
+    path("capabilities/search/<segment:collection>", _search),
+]
+"""The same views under the reference's names. They are not in the OpenAPI document: `/v1` is the canonical form."""

@@ -1,4 +1,7 @@
-"""The routes of this room. Thin: read the request, call one service function, give its result a shape."""
+"""Records, transactions and the feed. Thin: read the request, call one service function, give its result a shape.
+
+Not here: questions about records (`questions.py`).
+"""
 
 from urllib.parse import quote
 
@@ -10,7 +13,7 @@ from apps.state.api import described
 from apps.state.api.base import StateView, collection_in, names, reply
 from apps.state.api.paths import decode_segment
 from apps.state.limits import TRANSACTION_BODY_BYTES
-from apps.state.services import feed, position, queries, records, transactions
+from apps.state.services import feed, position, records, transactions
 from apps.state.services.records import Written
 
 REPLAYED = {"Idempotent-Replay": "true"}
@@ -34,9 +37,9 @@ class CollectionsView(StateView):
 
     @described.list_collections
     def get(self, request: KeyedRequest) -> HttpResponse:
-        """Page through the collections that hold records."""
+        """Page through the collections that hold records or have indexes."""
         found = position.collections(self.call(request), inputs.page(request.query_params))
-        rows = [{"name": each.name, "records": each.records} for each in found.collections]
+        rows = [shapes.collection(each) for each in found.collections]
         return reply({"collections": rows, "next_cursor": found.next_cursor}, revision=found.revision)
 
 
@@ -123,26 +126,6 @@ class SwapView(StateView):
             revision=written.revision,
             version=written.record.version,
             headers=REPLAYED if written.replayed else None,
-        )
-
-
-class QueryView(StateView):
-    """Queries over one collection."""
-
-    scopes = {"POST": "state:read"}
-
-    @described.query
-    def post(self, request: KeyedRequest) -> HttpResponse:
-        """Find records."""
-        found = queries.run(self.call(request), inputs.query(request.data))
-        return reply(
-            {
-                "records": [shapes.record(each) for each in found.records],
-                "next_cursor": found.next_cursor,
-                "exhausted": found.exhausted,
-                "plan": found.plan,
-            },
-            revision=found.revision,
         )
 
 

@@ -7,7 +7,7 @@ from apps.state.calls import Call
 from apps.state.inputs import PageRequest
 from apps.state.limits import PAGE_MAX, TRANSACTION_BODY_BYTES, WAIT_MAX_S
 from apps.state.stores import store
-from feltdb_engine import CollectionInfo, Cursor, Health
+from feltdb_engine import Cursor, Health, IndexInfo
 from feltdb_engine.limits import TRANSACTION_MAX_MUTATIONS
 
 FEATURES = (
@@ -17,16 +17,29 @@ FEATURES = (
     "merge_patch",
     "compare_and_set",
     "queries",
+    "count",
+    "search",
+    "indexes",
+    "history",
     "change_feed",
     "long_poll",
 )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Collection:
+    """A collection that holds records or for which something is declared."""
+
+    name: str
+    records: int
+    indexes: tuple[IndexInfo, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class CollectionPage:
     """Collections in the order of their names, and the cursor to go on from."""
 
-    collections: tuple[CollectionInfo, ...]
+    collections: tuple[Collection, ...]
     next_cursor: str | None
     revision: int
 
@@ -47,16 +60,25 @@ class Runtime:
 
 
 def collections(call: Call, wanted: PageRequest) -> CollectionPage:
-    """Return a page of the collections that hold records. Raises INVALID_CURSOR."""
+    """Return a page of the collections that hold records or have indexes. Raises INVALID_CURSOR."""
     opened = store(call.namespace)
     bound_to = cursors.binding("collections", call.namespace)
     after = cursors.decode(bound_to, wanted.cursor)
     revision = opened.head().sequence
-    every = sorted(opened.collections(), key=lambda each: each.name)
-    if call.collections is not None:
-        every = [each for each in every if each.name in call.collections]
-    rest = [each for each in every if after is None or each.name > after]
-    page = tuple(rest[: wanted.limit])
+    counts = {each.name: each.records for each in opened.collections()}
+    indexes = opened.indexes()
+    names = sorted(counts.keys() | {each.collection for each in indexes})
+    rest = [
+        name
+        for name in names
+        if (after is None or name > after) and (call.collections is None or name in call.collections)
+    ]
+    page = tuple(
+        Collection(
+            name=name, records=counts.get(name, 0), indexes=tuple(each for each in indexes if each.collection == name)
+        )
+        for name in rest[: wanted.limit]
+    )
     last = page[-1].name if len(rest) > len(page) else None
     return CollectionPage(collections=page, next_cursor=cursors.encode(bound_to, last), revision=revision)
 

@@ -1,0 +1,26 @@
+"""Routes that share a path: an action on a collection, and the record that happens to have the action's name.
+
+Any text may be a record's id, so `POST /collections/orders/search` must not hide the record `search`.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
+from rest_framework.views import APIView
+
+
+def action(view: type[APIView], *, beside: type[APIView], record: str) -> Callable[..., HttpResponseBase]:
+    """Return a view function: `view` for the methods it has, `beside` as the record of this id for all others."""
+    here, there = view.as_view(), beside.as_view()
+    methods = frozenset(name.upper() for name in view.http_method_names if name != "options" and hasattr(view, name))
+
+    def either(request: HttpRequest, collection: str) -> HttpResponseBase:
+        if request.method in methods:
+            return here(request, collection=collection)
+        return there(request, collection=collection, record=record)
+
+    function: Any = either
+    function.cls, function.initkwargs, function.csrf_exempt = view, {}, True
+    return either

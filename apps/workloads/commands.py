@@ -76,6 +76,8 @@ class CreateWorkload:
 
     `trigger` says in words where the request came from. `not_before_at_ms` is the earliest instant of the first
     claim. `authorization_snapshot` is a grant; its subject, tenant and application must be the request's own.
+    `grant_id` names the grant the work runs under once that is settled (`services/authority.py`); "" is the
+    instance's own work.
     """
 
     namespace: str
@@ -97,6 +99,7 @@ class CreateWorkload:
     when_unreachable: str = WhenUnreachable.DEAD_LETTER
     not_before_at_ms: int | None = None
     authorization_snapshot: Mapping[str, JSON] | None = None
+    grant_id: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -154,6 +157,8 @@ class Claim:
     fencing_token: int
     definition_id: str
     definition_revision: str
+    environment: str
+    grant_id: str
     capability_snapshot: tuple[str, ...]
     connection_scopes: tuple[str, ...]
     input: JSON

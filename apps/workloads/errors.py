@@ -32,9 +32,10 @@ def secret_rejected(pointer: str, reason: str) -> WorkloadError:
     )
 
 
-def unauthorized(message: str) -> WorkloadError:
-    """The authorization snapshot does not bind this request."""
-    return WorkloadError("WORKLOAD_UNAUTHORIZED", message)
+def unauthorized(message: str, *, grant_code: str | None = None) -> WorkloadError:
+    """The grant does not let this work be made or run; `grant_code` is why the grant is refused."""
+    details = None if grant_code is None else {"grant_code": grant_code}
+    return WorkloadError("WORKLOAD_UNAUTHORIZED", message, details=details)
 
 
 def key_reused(workload_id: str, fields: Sequence[str]) -> WorkloadError:

@@ -16,6 +16,6 @@ def claim_id(workload: str, fencing_token: int, worker_id: str) -> str:
     return f"claim_{hashlib.sha256(f'{workload}:{fencing_token}:{worker_id}'.encode()).hexdigest()[:20]}"
 
 
-def lane_digest(definition_id: str, capabilities: list[str], priority: int) -> str:
+def lane_digest(definition_id: str, capabilities: list[str], priority: int, grant_id: str) -> str:
     """Return what names a lane within its namespace."""
-    return canonical_json.sha256_hex([definition_id, capabilities, priority])
+    return canonical_json.sha256_hex([definition_id, capabilities, priority, *([grant_id] if grant_id else [])])

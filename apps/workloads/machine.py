@@ -66,7 +66,12 @@ TABLE: Final = tuple(
         (S.AWAITING_APPROVAL, "time_out", _DEADLINE, S.TIMED_OUT),
         # Waiting
         (S.READY, "claim", "eligible, dependencies met, capabilities held, budget left", S.CLAIMED),
-        (S.READY, "bury", "no budget left, or a dependency can no longer be met", S.DEAD_LETTER),
+        (
+            S.READY,
+            "bury",
+            "no budget left, dependency beyond reach, or authority ended",
+            S.DEAD_LETTER,
+        ),
         (S.READY, "cancel", "asked for, or a dependency can no longer be met", S.CANCELLED),
         (S.READY, "time_out", _DEADLINE, S.TIMED_OUT),
         # Claimed

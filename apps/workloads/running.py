@@ -183,4 +183,8 @@ class Running:
     def _store(self, collection: str) -> Store:
         if collection.startswith("_"):
             raise Failed("collection_denied", f"{collection} is a system collection; work does not read those")
+        try:
+            services.check_touches(self.claim, "state:read", collection, now_ms=now_ms())
+        except WorkloadError as error:
+            raise Failed("authorization_denied", error.message) from error
         return store(self.namespace)

@@ -83,20 +83,36 @@ def decide(value: Any, question: Question, *, ring: Ring, now_ms: int) -> Decisi
     try:
         signed = read_signed(value)
         grant_id = signed.grant.id
-        _check(signed, question, ring, now_ms)
+        check_allows(signed, question, ring=ring, now_ms=now_ms)
     except GrantRefused as refused:
         return _decision(question, now_ms, grant_id, code=refused.code, reason=refused.message)
     return _decision(question, now_ms, grant_id, code=ALLOWED, reason="the grant allows this")
 
 
-def check_standing(row: IssuedGrant, *, ring: Ring, now_ms: int) -> None:
-    """Raise GrantRefused unless the stored grant and all it stands on hold at `now_ms`, whatever they are for."""
+def check_standing(row: IssuedGrant, *, ring: Ring, now_ms: int) -> int:
+    """Return when the first of the stored grant and all it stands on ends (milliseconds, exclusive).
+
+    Raises GrantRefused unless they all hold at `now_ms`, whatever they are for.
+    """
+    ends_at_ms = row.expires_at_ms
     for link, child in _chain(row.signed(), row):
         check_signature(link.signed, ring)
         _check_link(link, now_ms)
         _check_origin(link, now_ms)
         if child is not None:
             rules.check_narrower(child.signed.grant, link.signed.grant)
+        key = link.row.key
+        ends = [ends_at_ms, link.signed.grant.expires_at * 1000]
+        if key is not None and key.expires_at is not None:
+            ends.append(milliseconds(key.expires_at))
+        ends_at_ms = min(ends)
+    return ends_at_ms
+
+
+def stored(tenant_id: str, grant_id: str) -> IssuedGrant | None:
+    """Return this instance's record of a grant, with the key it came from."""
+    found = IssuedGrant.objects.select_related("key").filter(namespace=tenant_id, grant_id=grant_id)
+    return next(iter(found.order_by()[:1]), None)
 
 
 def why_dead(value: Any, *, ring: Ring, now_ms: int) -> GrantRefused | None:
@@ -110,7 +126,8 @@ def why_dead(value: Any, *, ring: Ring, now_ms: int) -> GrantRefused | None:
     return None
 
 
-def _check(signed: SignedGrant, question: Question, ring: Ring, now_ms: int) -> None:
+def check_allows(signed: SignedGrant, question: Question, *, ring: Ring, now_ms: int) -> None:
+    """Raise GrantRefused unless the grant allows what is asked, by the order above."""
     check_signature(signed, ring)
     row = _known(signed)
     _check_binding(signed, question)
@@ -128,7 +145,7 @@ def _check(signed: SignedGrant, question: Question, ring: Ring, now_ms: int) -> 
 
 def _known(signed: SignedGrant) -> IssuedGrant:
     """Return this instance's record of the grant. Raises GrantInvalid for one it never issued."""
-    row = _row(signed.grant.tenant_id, signed.grant.id)
+    row = stored(signed.grant.tenant_id, signed.grant.id)
     if row is None:
         raise GrantInvalid("this server issued no such grant")
     return row
@@ -156,7 +173,7 @@ def _chain(signed: SignedGrant, row: IssuedGrant) -> Iterator[tuple[_Link, _Link
         parent_id = link.signed.grant.parent_grant
         if parent_id is None:
             return
-        row_above = _row(link.signed.grant.tenant_id, parent_id)
+        row_above = stored(link.signed.grant.tenant_id, parent_id)
         if row_above is None:
             raise GrantInvalid("a grant that this one stands on is missing")
         link, child = _Link(row_above.signed(), row_above), link
@@ -193,11 +210,6 @@ def _check_origin(link: _Link, now_ms: int) -> None:
         )
     except GrantScopeDenied as refused:
         raise GrantRevoked("the key that the grant came from holds less now") from refused
-
-
-def _row(tenant_id: str, grant_id: str) -> IssuedGrant | None:
-    found = IssuedGrant.objects.select_related("key").filter(namespace=tenant_id, grant_id=grant_id)
-    return next(iter(found.order_by()[:1]), None)
 
 
 def _decision(question: Question, now_ms: int, grant_id: str | None, *, code: str, reason: str) -> Decision:

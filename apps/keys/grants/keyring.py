@@ -27,6 +27,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 
+from apps.keys import epoch
+
 _SEED = re.compile(r"[0-9a-f]{64}")
 
 
@@ -116,7 +118,7 @@ class KeyRingFile:
 
     def drop(self, key_id: str) -> Ring:
         """Forget a retired key, and with it everything it signed. Raises KeyRingRefused for any other."""
-        with self._changing():
+        with epoch.shared().moving(), self._changing():
             old = _parse(self._path)
             if old.current.id == key_id:
                 raise KeyRingRefused("this is the current key; rotate first")

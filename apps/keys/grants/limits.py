@@ -36,3 +36,6 @@ MAX_BODY_BYTES = 256 * 1024
 DEFAULT_PAGE = 100
 MAX_PAGE = 1000
 """Grants of one page."""
+
+MAX_REMEMBERED = 10_000
+"""Answers about standing grants that a process remembers: a few hundred bytes each."""

@@ -14,6 +14,7 @@ from typing import Any
 from django.db import IntegrityError, transaction
 
 from apps.http import strict_json
+from apps.keys import epoch
 from apps.keys.audit.services import record
 from apps.keys.grants import checking, holding, limits, resources, rules, signing
 from apps.keys.grants.checking import Decision, Question
@@ -172,11 +173,12 @@ def delegate(
 def revoke(grant_id: str, principal: Principal, *, tenant_id: str, now_ms: int, reason: str = "") -> IssuedGrant:
     """End the grant, and with it everything delegated from it, at once; again is no error and changes nothing.
 
-    Whoever holds the scope `grants:write` may: ending authority gives none. Raises GrantNotFound, GrantScopeDenied.
+    Whoever holds the scope `grants:write` may: ending authority gives none. Not inside a transaction.
+    Raises GrantNotFound, GrantScopeDenied.
     """
     if not principal.has("grants:write"):
         raise GrantScopeDenied("this needs the scope grants:write")
-    with transaction.atomic():
+    with epoch.shared().moving(), transaction.atomic(durable=True):
         row = find(grant_id, reader=principal, tenant_id=tenant_id, lock=True)
         if row.revoked_at_ms is not None:
             return row

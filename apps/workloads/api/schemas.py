@@ -217,6 +217,7 @@ SCHEMAS: dict[str, Schema] = {
     "Workload": an_object(
         {
             **_SUMMARY,
+            "grant_id": {**maybe(TEXT), "description": "The grant it runs under; null for the instance's own work."},
             "input": ANY,
             "dependencies": array(
                 an_object({"workload_id": TEXT, "required_state": TEXT, "met_at_ms": maybe(INSTANT)})

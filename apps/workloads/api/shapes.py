@@ -68,6 +68,7 @@ def workload(details: Details) -> dict[str, Any]:
     row = details.workload
     return {
         **summary(row),
+        "grant_id": row.lane.grant_id or None,
         "input": row.request.input,
         "dependencies": [
             {

@@ -54,7 +54,7 @@ class WorkloadsView(KeyedView):
     def post(self, request: KeyedRequest) -> Response:
         """Create work, or give what the same request made before."""
         command = inputs.create(request.data, namespace=request.namespace, principal=request.principal)
-        admission = services.admit(command, now_ms=now_ms())
+        admission = services.admit(command, now_ms=now_ms(), by=request.principal)
         workload_id = admission.workload.workload_id
         headers = {"Location": f"/v1/workloads/{workload_id}", **({} if admission.created else REPLAYED)}
         found = reading.get(request.namespace, workload_id)

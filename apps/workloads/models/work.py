@@ -1,6 +1,6 @@
 """Durable work at rest. A narrow row says where a workload stands; everything else is written once, beside it.
 
-    Lane        what kind of work may be taken together: definition, capabilities, priority
+    Lane        what kind of work may be taken together: definition, capabilities, priority, authority
     Workload    state, eligibility, lease, fence, counters: the only row that changes with every transition
     Request     what was asked: identity, input, policies; never changed
     Attempt     one claim and what became of it
@@ -30,16 +30,18 @@ from apps.workloads.states import (
 
 
 class Lane(models.Model):
-    """Work of one namespace that the same workers can take at the same priority.
+    """Work of one namespace that the same workers can take at the same priority, under the same authority.
 
     Claims look for a lane first and then at the head of it, so that neither work nobody can run nor work of the
-    future stands in the way of what is ready. `digest` names the other columns.
+    future stands in the way of what is ready. `grant_id` is the grant it runs under, "" for the instance's own work.
+    `digest` names the other columns.
     """
 
     namespace = models.CharField(max_length=63)
     definition_id = models.CharField(max_length=limits.MAX_NAME_CHARS)
     capabilities = JSONText()
     priority = models.IntegerField()
+    grant_id = models.CharField(max_length=limits.MAX_NAME_CHARS, blank=True, default="")
     digest = models.CharField(max_length=64)
 
     class Meta:

@@ -23,6 +23,7 @@ from apps.workloads.commands import (
     Timeouts,
 )
 from apps.workloads.services.admission import Prepared, admit, admit_many, prepare
+from apps.workloads.services.authority import check_touches
 from apps.workloads.services.checkpointing import checkpoint, context
 from apps.workloads.services.claiming import claim, claim_next, namespaces_with_work
 from apps.workloads.services.control import cancel, retry
@@ -51,7 +52,11 @@ __all__ = [
     "admit",
     "admit_many",
     "cancel",
+<<<<<<< HEAD
     "checkpoint",
+=======
+    "check_touches",
+>>>>>>> 9c7fbc7 (Work carries a grant and dies with the authority it was asked for under)
     "claim",
     "claim_next",
     "complete",

@@ -12,13 +12,14 @@ from typing import Any
 from django.db import IntegrityError, transaction
 
 from apps.http import canonical_json
+from apps.keys.principal import Principal
 from apps.workloads import bell, deadlines, errors, identity, limits
 from apps.workloads.commands import Admission, CreateWorkload
 from apps.workloads.errors import WorkloadError
 from apps.workloads.fields import Text
 from apps.workloads.machine import move
 from apps.workloads.models import Dependency, Event, Lane, Request, Workload
-from apps.workloads.services import validation
+from apps.workloads.services import authority, validation
 from apps.workloads.services.moving import Lost, deciding_anew
 from apps.workloads.states import FINAL, State
 
@@ -40,7 +41,9 @@ class Prepared:
         """Return the namespace and digest of the lane the work belongs to."""
         command = self.command
         capabilities = sorted(command.capability_snapshot)
-        return command.namespace, identity.lane_digest(command.definition_id, capabilities, command.priority)
+        return command.namespace, identity.lane_digest(
+            command.definition_id, capabilities, command.priority, command.grant_id
+        )
 
 
 def prepare(command: CreateWorkload) -> Prepared:
@@ -66,13 +69,17 @@ def prepare(command: CreateWorkload) -> Prepared:
     )
 
 
-def admit(command: CreateWorkload, *, now_ms: int) -> Admission:
-    """Make work of one request, or find what it made before.
+def admit(command: CreateWorkload, *, now_ms: int, by: Principal | None = None) -> Admission:
+    """Make work of one request, or find what it made before. `by` is whose request it is; None is the instance itself.
 
-    Raises what `prepare` raises, and CONFLICT (details.reason IDEMPOTENCY_KEY_REUSED) when the key is known with
-    another request; then nothing is written.
+    Raises what `prepare` raises, WORKLOAD_UNAUTHORIZED where the grant it names does not allow it, and CONFLICT
+    (details.reason IDEMPOTENCY_KEY_REUSED) when the key is known with another request; then nothing is written.
     """
-    admission = _admit_one(prepare(command), now_ms)
+    prepared = prepare(command)
+    if by is not None:
+        command = authority.given(prepared.command, prepared.workload_id, by=by, now_ms=now_ms)
+        prepared = replace(prepared, command=command)
+    admission = _admit_one(prepared, now_ms)
     if admission.conflict is not None:
         raise admission.conflict
     return admission
@@ -162,6 +169,7 @@ def _lanes(batch: list[Prepared]) -> dict[tuple[str, str], Lane]:
                     definition_id=wanted[key].definition_id,
                     capabilities=sorted(wanted[key].capability_snapshot),
                     priority=wanted[key].priority,
+                    grant_id=wanted[key].grant_id,
                 )
                 for key in sorted(missing)
             ],

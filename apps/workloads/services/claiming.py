@@ -13,7 +13,7 @@ from django.db.models import Exists, OuterRef, Q
 from apps.workloads import deadlines, errors, identity, limits, statements
 from apps.workloads.commands import Claim, ClaimById, ClaimNext
 from apps.workloads.models import Attempt, Dependency, Lane, Request, Workload
-from apps.workloads.services import validation
+from apps.workloads.services import authority, validation
 from apps.workloads.services.fencing import attempt_id, in_time
 from apps.workloads.services.moving import Move, commit_together, deciding_anew, load
 from apps.workloads.states import AttemptStatus, State
@@ -29,7 +29,7 @@ def claim(command: ClaimById, *, now_ms: int) -> Claim:
 
     Refused in this order: WORKLOAD_NOT_FOUND, WORKLOAD_TIMED_OUT (and timed out), WORKLOAD_ATTEMPTS_EXHAUSTED (and
     buried), WORKLOAD_APPROVAL_PENDING, WORKLOAD_REJECTED, WORKLOAD_NOT_READY (also while dependencies are not met),
-    WORKLOAD_NOT_YET_ELIGIBLE, WORKLOAD_CAPABILITY_DENIED.
+    WORKLOAD_NOT_YET_ELIGIBLE, WORKLOAD_UNAUTHORIZED (and buried), WORKLOAD_CAPABILITY_DENIED.
     """
     validation.lease(command.lease_ms)
     validation.name(command.worker_id, "/worker_id", limits.MAX_NAME_CHARS)
@@ -39,6 +39,7 @@ def claim(command: ClaimById, *, now_ms: int) -> Claim:
     row = in_time(row, now_ms)
     _check_claimable(row, now_ms)
     lane = statements.get(Lane, id=row.lane_id)
+    _check_authority(row, lane, now_ms)
     if command.capabilities is not None:
         missing = sorted(set(lane.capabilities) - command.capabilities)
         if missing:
@@ -60,6 +61,7 @@ def claim_next(command: ClaimNext, *, now_ms: int) -> list[Claim]:
     if not 1 <= command.max <= limits.MAX_BATCH:
         raise errors.invalid(f"must be 1 to {limits.MAX_BATCH}", pointer="/max")
     lanes = _open_lanes(Q(namespace=command.namespace), command.capabilities, command.definitions, now_ms)
+    lanes = authority.standing_lanes(lanes, now_ms=now_ms)
     if not lanes:
         return []
     with transaction.atomic():
@@ -137,6 +139,15 @@ def _check_claimable(row: Workload, now_ms: int) -> None:
         raise errors.not_yet_eligible(row.eligible_at_ms)
 
 
+def _check_authority(row: Workload, lane: Lane, now_ms: int) -> None:
+    move = authority.bury(row, lane, now_ms=now_ms)
+    if move is None:
+        return
+    with transaction.atomic():
+        move.commit_or_lose()
+    authority.check_lane(lane, now_ms=now_ms)
+
+
 def _bury_exhausted(row: Workload, now_ms: int) -> None:
     move = Move(row, now_ms).step(
         "bury",
@@ -203,6 +214,8 @@ def _claim(row: Workload, lane: Lane, request: Request) -> Claim:
         fencing_token=row.fencing_token,
         definition_id=row.definition_id,
         definition_revision=request.definition_revision,
+        environment=request.environment,
+        grant_id=lane.grant_id,
         capability_snapshot=tuple(lane.capabilities),
         connection_scopes=tuple(request.connection_scopes),
         input=request.input,

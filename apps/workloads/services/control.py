@@ -4,7 +4,7 @@ from django.db import transaction
 
 from apps.workloads import errors, limits
 from apps.workloads.models import Dependency, Workload
-from apps.workloads.services import validation
+from apps.workloads.services import authority, validation
 from apps.workloads.services.moving import Move, deciding_anew, load
 from apps.workloads.states import ACTIVE, FINAL, State
 
@@ -46,7 +46,8 @@ def retry(namespace: str, workload_id: str, *, actor: str, now_ms: int, reason: 
     """Arm a dead letter again: READY now, with a fresh budget of attempts and a fresh overall deadline.
 
     History, attempts and the fencing token go on. Other states are WORKLOAD_TRANSITION_DENIED, and so is work that
-    waits for what can no longer happen; after MAX_OPERATOR_RETRIES it is WORKLOAD_RETRY_EXHAUSTED.
+    waits for what can no longer happen; work whose authority has ended is WORKLOAD_UNAUTHORIZED; after
+    MAX_OPERATOR_RETRIES it is WORKLOAD_RETRY_EXHAUSTED.
     """
     reason = _reason(reason)
     row = load(namespace, workload_id)
@@ -60,6 +61,7 @@ def retry(namespace: str, workload_id: str, *, actor: str, now_ms: int, reason: 
     )
     if row.operator_retry_count >= limits.MAX_OPERATOR_RETRIES:
         raise errors.retry_exhausted(row.operator_retry_count)
+    authority.check_lane(row.lane, now_ms=now_ms)
     hopeless = unreachable(row)
     if hopeless:
         raise errors.stranded(hopeless)

@@ -47,7 +47,8 @@ class DeadGroup:
 
 def get(namespace: str, workload_id: str) -> Details:
     """Return one workload. Raises WORKLOAD_NOT_FOUND."""
-    row = Workload.objects.select_related("request").filter(namespace=namespace, workload_id=workload_id).first()
+    rows = Workload.objects.select_related("request", "lane")
+    row = rows.filter(namespace=namespace, workload_id=workload_id).first()
     if row is None:
         raise errors.not_found(workload_id)
     return Details(

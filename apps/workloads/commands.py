@@ -70,6 +70,10 @@ class DependsOn:
     required_state: str = State.SUCCEEDED
 
 
+BY_CHANGE = "state_change:"
+"""How `trigger` begins where a state trigger made the request; its id follows. Callers cannot say so themselves."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CreateWorkload:
     """A request for work. An empty `capability_snapshot` means: whoever can run `definition_id`.
@@ -159,12 +163,18 @@ class Claim:
     definition_revision: str
     environment: str
     grant_id: str
+    trigger: str
     capability_snapshot: tuple[str, ...]
     connection_scopes: tuple[str, ...]
     input: JSON
     timeouts: Mapping[str, int]
     claimed_at_ms: int
     expires_at_ms: int
+
+    @property
+    def trigger_id(self) -> str | None:
+        """Return the state trigger whose change made the work, if one did."""
+        return self.trigger.removeprefix(BY_CHANGE) if self.trigger.startswith(BY_CHANGE) else None
 
     @property
     def fence(self) -> "Fence":

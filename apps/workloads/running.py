@@ -139,7 +139,7 @@ class Running:
         if not _STEP.match(step):
             raise ValueError(f"{step!r} names no step: letters, digits, '_', '.', ':' and '-'")
         for mutation in mutations:
-            self._store(mutation.collection)
+            self._store(mutation.collection, "state:write")
         self.renew()
         if self.lost is not None:
             raise Cancelled
@@ -147,7 +147,12 @@ class Running:
         call = Call(
             namespace=claim.namespace,
             # The attempt's name carries the fencing token.
-            actor=Actor(subject=claim.principal, request_id=claim.attempt_id, workload_id=claim.workload_id),
+            actor=Actor(
+                subject=claim.principal,
+                request_id=claim.attempt_id,
+                workload_id=claim.workload_id,
+                trigger_id=claim.trigger_id,
+            ),
             now_ms=now_ms(),
             deadline=time.monotonic() + _COMMIT_S,
             transaction_id=f"work:{claim.workload_id}:{step}",
@@ -180,11 +185,11 @@ class Running:
         """Read records that match."""
         return self._store(collection).query(collection, where=where, order_by=order_by, limit=limit).records
 
-    def _store(self, collection: str) -> Store:
+    def _store(self, collection: str, scope: str = "state:read") -> Store:
         if collection.startswith("_"):
-            raise Failed("collection_denied", f"{collection} is a system collection; work does not read those")
+            raise Failed("collection_denied", f"{collection} is a system collection; work does not touch those")
         try:
-            services.check_touches(self.claim, "state:read", collection, now_ms=now_ms())
+            services.check_touches(self.claim, scope, collection, now_ms=now_ms())
         except WorkloadError as error:
             raise Failed("authorization_denied", error.message) from error
         return store(self.namespace)

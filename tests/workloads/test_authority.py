@@ -167,6 +167,9 @@ def test_a_program_reads_what_the_works_grant_covers_and_nothing_else(api, make_
             with pytest.raises(Failed) as refused:
                 read()
             assert refused.value.kind == "authorization_denied"
+        with pytest.raises(Failed) as refused:  # it may read there, and not write
+            context.commit("s1", [Mutation(kind="put", collection="places", id="b", value={"n": 2})])
+        assert refused.value.kind == "authorization_denied"
         if revoked:
             with pytest.raises(Failed):
                 context.get("places", "a")
@@ -187,3 +190,16 @@ def test_what_holds_is_remembered_until_anything_is_revoked(api, maker, make_key
     keys.revoke_key(maker.key.id, by=ROOT)
     ended = standing.refusal(NAMESPACE, work["grant_id"], now_ms=at)
     assert ended is not None and ended.code == "GRANT_REVOKED"
+
+
+def test_what_a_triggers_work_writes_names_the_trigger_and_no_caller_can_claim_to_be_one(api, maker, make_work):
+    answer = create(api(maker), trigger="state_change:orders")
+    assert answer.status_code == 400 and answer.json()["details"]["pointer"] == "/trigger"
+    keys.ensure_namespace(NAMESPACE)
+    try:
+        claim = by_id(make_work(trigger="state_change:orders").workload_id)
+        Running(claim, 30_000).commit("s1", [Mutation(kind="put", collection="places", id="b", value={"n": 2})])
+        (operation,) = stores.store(NAMESPACE).changes(stores.store(NAMESPACE).start()).operations
+        assert (operation.actor.trigger_id, operation.actor.workload_id) == ("orders", claim.workload_id)
+    finally:
+        stores.close_all()

@@ -12,7 +12,7 @@ from apps.triggers.contract import Change, Decision, Terms
 from apps.triggers.definition import Definition, of_trigger
 from apps.triggers.models import Trigger
 from apps.triggers.predicate import parse
-from apps.workloads.commands import CreateWorkload
+from apps.workloads.commands import BY_CHANGE, CreateWorkload
 from feltdb_engine.model import Operation
 
 
@@ -84,7 +84,7 @@ def work_for(compiled: CompiledTrigger, operation: Operation, change: Change, *,
         environment=definition.environment,
         definition_id=definition.target_capability,
         definition_revision=definition.definition_revision,
-        trigger=f"state_change:{definition.trigger_id}",
+        trigger=f"{BY_CHANGE}{definition.trigger_id}",
         input=_input(compiled, operation, change, depth),
         requested_by=definition.requested_by,
         authorization_snapshot=definition.authorization_snapshot,

@@ -26,7 +26,7 @@ from apps.triggers.errors import (
 )
 from apps.triggers.evaluation import position
 from apps.triggers.models import Trigger
-from apps.workloads.commands import CreateWorkload, Subject
+from apps.workloads.commands import BY_CHANGE, CreateWorkload, Subject
 from apps.workloads.errors import WorkloadError
 from apps.workloads.services import prepare
 from feltdb_engine import Store
@@ -202,7 +202,7 @@ def _check_work(namespace: str, definition: Definition) -> None:
                 environment=definition.environment,
                 definition_id=definition.target_capability,
                 definition_revision=definition.definition_revision,
-                trigger=f"state_change:{definition.trigger_id}",
+                trigger=f"{BY_CHANGE}{definition.trigger_id}",
                 requested_by=definition.requested_by,
                 authorization_snapshot=definition.authorization_snapshot,
                 capability_snapshot=frozenset(definition.capability_snapshot),

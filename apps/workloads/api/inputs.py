@@ -11,6 +11,7 @@ from apps.keys.principal import Principal
 from apps.workloads import limits
 from apps.workloads.api import schemas
 from apps.workloads.commands import (
+    BY_CHANGE,
     ClaimById,
     ClaimNext,
     Completion,
@@ -102,6 +103,10 @@ def create(data: Any, *, namespace: str, principal: Principal) -> CreateWorkload
     if body.get("tenant_id", namespace) != namespace:
         raise ApiError(
             "VALIDATION_ERROR", "tenant_id must be the request's namespace.", details={"pointer": "/tenant_id"}
+        )
+    if body.get("trigger", "").startswith(BY_CHANGE):
+        raise ApiError(
+            "VALIDATION_ERROR", f"Only a state trigger's work begins with {BY_CHANGE}.", details={"pointer": "/trigger"}
         )
     members = {name: body[name] for name in _PLAIN_MEMBERS if name in body}
     policy = dict(body.get("retry_policy", {}))

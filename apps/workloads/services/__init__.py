@@ -52,11 +52,8 @@ __all__ = [
     "admit",
     "admit_many",
     "cancel",
-<<<<<<< HEAD
-    "checkpoint",
-=======
     "check_touches",
->>>>>>> 9c7fbc7 (Work carries a grant and dies with the authority it was asked for under)
+    "checkpoint",
     "claim",
     "claim_next",
     "complete",

@@ -216,6 +216,7 @@ def _claim(row: Workload, lane: Lane, request: Request) -> Claim:
         definition_revision=request.definition_revision,
         environment=request.environment,
         grant_id=lane.grant_id,
+        trigger=row.trigger,
         capability_snapshot=tuple(lane.capabilities),
         connection_scopes=tuple(request.connection_scopes),
         input=request.input,

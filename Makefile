@@ -42,7 +42,11 @@ lint: .venv/.dev ## ruff, mypy, import-linter, missing migrations
 	@$(BIN)/lint-imports
 	@FELTDB_DATA_DIR=$$(mktemp -d) $(BIN)/python manage.py makemigrations --check --dry-run
 
-bench: .venv/.dev ## measure side by side with peers; prints ratios
+.venv/.bench: requirements-bench.txt .venv/.dev
+	@$(BIN)/pip install --quiet --disable-pip-version-check -r requirements-bench.txt
+	@touch $@
+
+bench: .venv/.bench ## measure the engine side by side with its peers (about 4 minutes); prints ratios
 	@$(BIN)/python -m benchmarks
 
 demo: .venv/.demo ## import 336,776 real flights through the API with a trigger and a worker, and account for every row

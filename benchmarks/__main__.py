@@ -1,84 +1,53 @@
-"""`python -m benchmarks`: the engine beside SQLite and LMDB, rounds alternated, medians and ratios printed."""
+"""`python -m benchmarks`: the engine beside its peers at one job, in slices taken in turn; prints ratios.
+
+Each contestant has a process and a store of its own. Row by row they take turns in short slices, each round in another
+order, and a ratio is the median of the rounds' ratios: what the machine does meanwhile meets all of them.
+"""
 
 import argparse
 import json
 import shutil
-import statistics
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks.contestants import CONTESTANTS
-
-
-def run_child(name: str, folder: Path, records: int, seconds: float) -> dict[str, float]:
-    """Run one contestant's round in a new process and return its figures."""
-    command = [
-        sys.executable,
-        "-m",
-        "benchmarks.child",
-        "round",
-        name,
-        str(folder),
-        str(records),
-        str(seconds),
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=1800)
-    if done.returncode:
-        sys.exit(f"{name} failed:\n{done.stderr[-3000:]}")
-    figures: dict[str, float] = json.loads(done.stdout)
-    return figures
-
-
-def table(rounds: list[dict[str, dict[str, float]]], names: list[str]) -> str:
-    """Return a Markdown table: each contestant's median, and ours over theirs as the median of the rounds' ratios."""
-    ours, peers = names[0], names[1:]
-    lines = [
-        "| work | " + " | ".join(names) + " | " + " | ".join(f"{ours}/{peer}" for peer in peers) + " |",
-        "|---" * (1 + len(names) + len(peers)) + "|",
-    ]
-    for work in rounds[0][ours]:
-        medians = [statistics.median(one[name][work] for one in rounds) for name in names]
-        ratios = [statistics.median(one[ours][work] / one[peer][work] for one in rounds) for peer in peers]
-        cells = [f"{figure:,.0f}" for figure in medians] + [f"{ratio:.2f}" for ratio in ratios]
-        lines.append(f"| {work} | " + " | ".join(cells) + " |")
-    return "\n".join(lines)
+from benchmarks.contestants import GUARANTEES, available
+from benchmarks.report import Sample, report
+from benchmarks.rows import ROWS, Arena
 
 
 def main() -> None:
-    """Read the options, run the rounds, print the table."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    """Read the options, run the rows, print the table."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--records", type=int, default=100_000, help="records loaded first (default 100,000)")
-    parser.add_argument("--rounds", type=int, default=3, help="alternated rounds (default 3)")
-    parser.add_argument("--seconds", type=float, default=3.0, help="time for each timed shape (default 3)")
-    parser.add_argument(
-        "--contestants", default=",".join(CONTESTANTS), help="comma list; the first is compared with the rest"
-    )
+    parser.add_argument("--rounds", type=int, default=5, help="slices of each row (default 5)")
+    parser.add_argument("--seconds", type=float, default=0.4, help="length of a slice (default 0.4)")
+    parser.add_argument("--only", default=",".join(ROWS), help=f"rows, of {', '.join(ROWS)} (default all)")
+    parser.add_argument("--contestants", default=",".join(available()), help="the first is compared with the rest")
     parser.add_argument("--folder", type=Path, default=None, help="where the stores lie (default: a temporary folder)")
-    parser.add_argument("--json", type=Path, default=None, help="also write every figure of every round here")
+    parser.add_argument("--json", type=Path, default=None, help="also write every figure of every slice here")
     options = parser.parse_args()
-    names = options.contestants.split(",")
-    unknown = set(names) - set(CONTESTANTS)
-    if unknown:
-        parser.error(f"unknown contestant {', '.join(sorted(unknown))}; known: {', '.join(CONTESTANTS)}")
-    rounds: list[dict[str, dict[str, float]]] = []
-    with tempfile.TemporaryDirectory(dir=options.folder, prefix="feltdb-bench-") as scratch:
-        for number in range(1, options.rounds + 1):
-            figures: dict[str, dict[str, float]] = {}
-            # Turn the order each round, so that a machine that slows down does not favour one.
-            for name in names[number % len(names) :] + names[: number % len(names)]:
-                print(f"round {number} of {options.rounds}: {name}", file=sys.stderr, flush=True)
-                figures[name] = run_child(name, Path(scratch) / name, options.records, options.seconds)
-                shutil.rmtree(Path(scratch) / name, ignore_errors=True)
-            rounds.append(figures)
-    print(table(rounds, names))
-    print(
-        f"\nMedians of {options.rounds} alternated rounds, {options.records:,} records loaded first; "
-        "ratios above 1 mean faster (for disk: larger)."
-    )
+    names, rows = options.contestants.split(","), options.only.split(",")
+    for what, asked, known in (("contestant", names, available()), ("row", rows, ROWS)):
+        if not set(asked) <= set(known):
+            parser.error(f"unknown {what} {', '.join(set(asked) - set(known))}; known: {', '.join(known)}")
+    scratch = Path(tempfile.mkdtemp(dir=options.folder, prefix="feltdb-bench-"))
+    samples: list[Sample] = []
+    try:
+        arena = Arena(scratch, names, options.records, options.rounds, options.seconds)
+        for row in rows:
+            print(f"{row} ...", file=sys.stderr, flush=True)
+            samples += ROWS[row](arena)
+        arena.close()
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    print(report(samples, names))
+    print(f"\n{options.records:,} records; medians of {options.rounds} slices. Above 1: FeltDB is faster, or larger.\n")
+    print("\n".join(f"{name}: {GUARANTEES[name]}" for name in names))
     if options.json:
-        options.json.write_text(json.dumps(rounds, indent=1), encoding="utf-8")
+        options.json.write_text(json.dumps([sample._asdict() for sample in samples], indent=1), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Work in the console: lists, one workload with all that happened to it, and the two things a person can do to it.
+"""Work in the console: lists, one workload with all that happened to it, and what a person can do to it.
 
 Thin: what may happen is the state machine's (`machine.py`), what happens is the services'. Nothing here saves a row.
 """
@@ -54,6 +54,7 @@ def actions_for(state: str) -> dict[str, bool]:
     return {
         "retry": (State(state), "rearm") in BY_MOVE,
         "cancel": (State(state), "cancel") in BY_MOVE,
+        "decide": (State(state), "approve") in BY_MOVE,
         "ask_to_cancel": (State(state), "request_cancellation") in BY_MOVE,
     }
 
@@ -111,11 +112,13 @@ class WorkloadAdmin(ReadOnlyAdmin):
         return super().changelist_view(request, {**context, **(extra_context or {})})
 
     def get_urls(self) -> list[URLPattern]:
-        """Add the two actions before the model's own addresses."""
+        """Add the actions before the model's own addresses."""
         site = self.admin_site
         own = [
             path("<str:workload_id>/retry/", site.admin_view(self.retry_view), name="workloads_workload_retry"),
             path("<str:workload_id>/cancel/", site.admin_view(self.cancel_view), name="workloads_workload_cancel"),
+            path("<str:workload_id>/approve/", site.admin_view(self.approve_view), name="workloads_workload_approve"),
+            path("<str:workload_id>/reject/", site.admin_view(self.reject_view), name="workloads_workload_reject"),
         ]
         return own + super().get_urls()
 
@@ -135,6 +138,14 @@ class WorkloadAdmin(ReadOnlyAdmin):
         """Cancel, or ask whoever holds the work to give it up."""
         return self._act(request, workload_id, "cancel")
 
+    def approve_view(self, request: HttpRequest, workload_id: str) -> HttpResponse:
+        """Approve work that waits for it."""
+        return self._act(request, workload_id, "approve")
+
+    def reject_view(self, request: HttpRequest, workload_id: str) -> HttpResponse:
+        """Reject work that waits for approval."""
+        return self._act(request, workload_id, "reject")
+
     def _act(self, request: HttpRequest, workload_id: str, action: Action) -> HttpResponse:
         if not request.user.has_perm(ACT):
             raise PermissionDenied
@@ -143,9 +154,9 @@ class WorkloadAdmin(ReadOnlyAdmin):
         workload = self._find(workload_id)
         if request.POST.get("seen", "") != str(workload.history_length):
             return self._page(request, workload_id, refusal=_moved_on(workload), status=409)
-        reason = request.POST.get("reason", "")
+        reason, seen_input = request.POST.get("reason", ""), request.POST.get("input_hash", "")
         try:
-            after = act(action, workload, by=acting(request), now_ms=now_ms(), reason=reason)
+            after = act(action, workload, by=acting(request), now_ms=now_ms(), reason=reason, input_hash=seen_input)
         except ApiError as refused:
             return self._page(request, workload_id, refusal=refused.message, status=refused.status)
         messages.success(request, _outcome(after, action))
@@ -171,6 +182,7 @@ class WorkloadAdmin(ReadOnlyAdmin):
             "workload": workload,
             "asked": workload.request,
             "result": getattr(workload, "result", None),
+            "decision": getattr(workload, "decision", None),
             "attempts": [_with_duration(each) for each in workload.attempts.order_by("-number")[:MAX_SHOWN]],
             "events": events,
             "path": events[::-1],
@@ -200,6 +212,10 @@ def _moved_on(workload: Workload) -> str:
 
 
 def _outcome(workload: Workload, action: str) -> str:
+    if action == "approve":
+        return "Approved: the work is ready."
+    if action == "reject":
+        return "Rejected for good: the work never runs."
     if action == "retry":
         return f"Armed again: the work is {words(workload.state)}, with {workload.max_attempts} fresh attempts."
     if workload.state == State.CANCELLATION_REQUESTED:

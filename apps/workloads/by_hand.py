@@ -9,15 +9,21 @@ from apps.keys.principal import Principal
 from apps.workloads import services
 from apps.workloads.errors import WorkloadError
 from apps.workloads.models import Workload
+from apps.workloads.states import Approval
 
-Action = Literal["retry", "cancel"]
+Action = Literal["retry", "cancel", "approve", "reject"]
+_DECISIONS = {"approve": Approval.APPROVED, "reject": Approval.REJECTED}
 
 
-def act(action: Action, work: Workload, *, by: Principal, now_ms: int, reason: str = "") -> Workload:
-    """Retry or cancel the work as it stands now.
+def act(
+    action: Action, work: Workload, *, by: Principal, now_ms: int, reason: str = "", input_hash: str = ""
+) -> Workload:
+    """Retry, cancel, approve or reject the work as it stands now; `input_hash` is that of the input a decision is on.
 
     Raises what the service raises, and WORKLOAD_STORAGE_FAILURE where the database gave up; then nothing was done.
     """
+    if action in _DECISIONS:
+        return _decide(_DECISIONS[action], work, by, now_ms, reason, input_hash)
     service = services.retry if action == "retry" else services.cancel
     try:
         with transaction.atomic():
@@ -33,7 +39,19 @@ def act(action: Action, work: Workload, *, by: Principal, now_ms: int, reason: s
                 at_ms=now_ms,
             )
     except OperationalError as error:
-        raise WorkloadError(
-            "WORKLOAD_STORAGE_FAILURE", "The database was busy; nothing was done. Try again."
-        ) from error
+        raise _busy() from error
     return after
+
+
+def _decide(outcome: Approval, work: Workload, by: Principal, now_ms: int, reason: str, input_hash: str) -> Workload:
+    """Decide; the service keeps the audit event itself, since every decision is a person's."""
+    try:
+        return services.decide_approval(
+            work.namespace, work.workload_id, outcome, by=by, input_hash=input_hash, now_ms=now_ms, reason=reason
+        )[0]
+    except OperationalError as error:
+        raise _busy() from error
+
+
+def _busy() -> WorkloadError:
+    return WorkloadError("WORKLOAD_STORAGE_FAILURE", "The database was busy; nothing was done. Try again.")

@@ -63,6 +63,29 @@ class Timeouts:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class ApprovalPolicy:
+    """Who may decide on the work: subjects of these kinds, and of those only `approvers` where given."""
+
+    approver_kinds: frozenset[str] = frozenset({"human"})
+    approvers: frozenset[Subject] | None = None
+
+    def as_json(self) -> dict[str, JSON]:
+        """Return the policy as it is stored and shown."""
+        listed = None if self.approvers is None else sorted((each.kind, each.id) for each in self.approvers)
+        shown = {} if listed is None else {"approvers": [{"kind": kind, "id": id_} for kind, id_ in listed]}
+        return {"approver_kinds": sorted(self.approver_kinds), **shown}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> "ApprovalPolicy":
+        """Read the stored form back."""
+        listed = value.get("approvers")
+        return cls(
+            approver_kinds=frozenset(value["approver_kinds"]),
+            approvers=None if listed is None else frozenset(Subject(**each) for each in listed),
+        )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class DependsOn:
     """Work that must have reached a state first."""
 
@@ -77,6 +100,8 @@ BY_CHANGE = "state_change:"
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CreateWorkload:
     """A request for work. An empty `capability_snapshot` means: whoever can run `definition_id`.
+
+    With `approval` somebody must approve it before it can be claimed.
 
     `trigger` says in words where the request came from. `not_before_at_ms` is the earliest instant of the first
     claim. `authorization_snapshot` is a grant; its subject, tenant and application must be the request's own.
@@ -102,6 +127,7 @@ class CreateWorkload:
     dependencies: tuple[DependsOn, ...] = ()
     when_unreachable: str = WhenUnreachable.DEAD_LETTER
     not_before_at_ms: int | None = None
+    approval: ApprovalPolicy | None = None
     authorization_snapshot: Mapping[str, JSON] | None = None
     grant_id: str = ""
 

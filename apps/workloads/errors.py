@@ -5,6 +5,8 @@ WorkloadError (an ApiError)
     what is there     not_found, transition_denied, conflict
     claiming          not_ready, not_yet_eligible, capability_denied, attempts_exhausted
     reporting         claim_invalid, stale_fence, lease_expired, timed_out, result_conflict, result_duplicate
+    deciding          approver_not_permitted, approval_not_required, approval_stale, approval_decided,
+                      approval_not_actionable
     operating         retry_exhausted
 """
 
@@ -89,6 +91,41 @@ def approval_pending() -> WorkloadError:
 def rejected() -> WorkloadError:
     """The work was rejected for good."""
     return WorkloadError("WORKLOAD_REJECTED", "the work was rejected")
+
+
+def approval_not_required() -> WorkloadError:
+    """Nobody need decide on this work."""
+    return WorkloadError("WORKLOAD_APPROVAL_NOT_REQUIRED", "the work needs no approval")
+
+
+def approver_not_permitted(why: str) -> WorkloadError:
+    """This subject may not decide on this work."""
+    return WorkloadError("WORKLOAD_APPROVER_NOT_PERMITTED", why)
+
+
+def approval_stale(input_hash: str) -> WorkloadError:
+    """The input that was looked at is not this work's."""
+    return WorkloadError(
+        "WORKLOAD_APPROVAL_STALE",
+        "the decision names another input than the work has; look at the work again",
+        details={"input_hash": input_hash},
+    )
+
+
+def approval_decided(outcome: str, decided_by: str, decided_at_ms: int) -> WorkloadError:
+    """The other outcome was decided before."""
+    return WorkloadError(
+        "WORKLOAD_APPROVAL_DECIDED",
+        f"the work was {outcome} before; a decision is for good",
+        details={"outcome": outcome, "decided_by": decided_by, "decided_at_ms": decided_at_ms},
+    )
+
+
+def approval_not_actionable(state: str) -> WorkloadError:
+    """The work does not wait for a decision now."""
+    return WorkloadError(
+        "WORKLOAD_APPROVAL_NOT_ACTIONABLE", f"the work is {state} and waits for no decision", details={"state": state}
+    )
 
 
 def not_yet_eligible(eligible_at_ms: int) -> WorkloadError:

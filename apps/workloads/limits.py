@@ -9,6 +9,12 @@ MAX_TEXT_CHARS = 512
 MAX_REASON_CHARS = 256
 """Characters kept of the reason an operator gives; the rest is cut."""
 
+MAX_DECISION_REASON_CHARS = 512
+"""Characters kept of the reason of an approval or rejection; the rest is cut."""
+
+MAX_APPROVERS = 100
+"""Subjects that one approval policy may list."""
+
 MAX_ERROR_CHARS = 4_096
 """Characters kept of a failure's error text; the rest is cut, so that a traceback cannot grow a row without end."""
 

@@ -44,6 +44,10 @@ RESTING = (
 """The states a stored workload can be found in."""
 
 
+UNDECIDED_ENDS = (State.CANCELLED, State.DEAD_LETTER)
+"""Where work that nobody approved or rejected can end."""
+
+
 class AttemptStatus(StrEnum):
     """What became of one claim."""
 
@@ -66,6 +70,22 @@ class Effect(StrEnum):
 
     NONE = "none"
     UNKNOWN = "unknown"
+
+
+class Approval(StrEnum):
+    """Whether work needs approval, and how that stands."""
+
+    NONE = "none"
+    PENDING = "pending"
+    APPROVED = "approved"
+    REJECTED = "rejected"
+
+
+DECIDED = (Approval.APPROVED, Approval.REJECTED)
+"""What may be decided."""
+
+APPROVER_KINDS = ("human", "service")
+"""The kinds of subject that may decide."""
 
 
 class WhenUnreachable(StrEnum):

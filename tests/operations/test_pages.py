@@ -12,6 +12,7 @@ from django.test.utils import CaptureQueriesContext
 from apps.keys.principal import operator as principal
 from apps.triggers.services import define
 from apps.workloads import services
+from apps.workloads.commands import ApprovalPolicy
 from apps.workloads.models import Workload
 from apps.workloads.states import State
 from tests.operations.conftest import NOW_MS
@@ -118,6 +119,26 @@ def test_a_dead_letter_is_retried_once_and_the_second_click_is_explained(console
     assert (work.state, work.operator_retry_count) == (State.READY, 1)
     event = work.events.order_by("-sequence")[0]
     assert event.actor == "human:admin" and event.evidence["reason"] == "opened the counter"
+
+
+def test_work_that_waits_for_approval_is_approved_or_rejected_with_a_reason_at_the_console(
+    console: Client, make_work: Callable[..., Workload]
+) -> None:
+    work, other = (make_work(key, approval=ApprovalPolicy()) for key in ("a", "b"))
+    where = f"/admin/workloads/workload/{work.workload_id}"
+    text = console.get(f"{where}/change/").content.decode()
+    assert "Approve this work" in text and "Reject for good" in text and "Retry now" not in text
+    form = {"seen": work.history_length, "input_hash": work.request.input_hash}
+    stale = console.post(f"{where}/approve/", {**form, "input_hash": "0"})
+    assert stale.status_code == 409 and "another input" in stale.content.decode()
+    assert "the work is ready" in console.post(f"{where}/approve/", form, follow=True).content.decode()
+    assert Workload.objects.get(pk=work.pk).state == State.READY
+    where = f"/admin/workloads/workload/{other.workload_id}"
+    form = {"seen": other.history_length, "input_hash": other.request.input_hash}
+    assert console.post(f"{where}/reject/", form).status_code == 422
+    text = console.post(f"{where}/reject/", {**form, "reason": "twice"}, follow=True).content.decode()
+    assert "Rejected for good" in text and "rejected by human admin" in " ".join(text.split())
+    assert Workload.objects.get(pk=other.pk).state == State.REJECTED
 
 
 def test_what_the_service_refuses_is_told_on_the_same_page(console: Client, make_work: Callable[..., Workload]) -> None:

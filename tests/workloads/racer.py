@@ -14,6 +14,7 @@ import django
 
 django.setup()
 
+from apps.keys.principal import operator  # noqa: E402
 from apps.workloads import services  # noqa: E402
 from apps.workloads.commands import (  # noqa: E402
     ClaimById,
@@ -26,6 +27,7 @@ from apps.workloads.commands import (  # noqa: E402
     Subject,
 )
 from apps.workloads.errors import WorkloadError  # noqa: E402
+from apps.workloads.states import Approval  # noqa: E402
 
 
 def admit(command: dict[str, Any], now_ms: int) -> Any:
@@ -67,7 +69,13 @@ def fail(command: dict[str, Any], now_ms: int) -> Any:
     return services.fail(Fence(**command), failure, now_ms=now_ms).state
 
 
+def approve(command: dict[str, Any], now_ms: int) -> Any:
+    by = operator(command.pop("by"))
+    return services.decide_approval(**command, outcome=Approval.APPROVED, by=by, now_ms=now_ms)[0].state
+
+
 ACTIONS = {
+    "approve": approve,
     "admit": admit,
     "claim": claim,
     "claim_next": claim_next,

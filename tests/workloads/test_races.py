@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from django.db import connection
 
+from apps.workloads.commands import ApprovalPolicy
 from apps.workloads.models import Attempt, Event, Result, Workload
 from tests.workloads.conftest import NAMESPACE, START_MS
 
@@ -150,6 +151,29 @@ def test_multiple_workers_claim_work_once(racers, make_work):
         stolen = {**won[0], "worker_id": "thief", "result_id": f"r{turn}", "output": 1}
         assert racers.race([("complete", stolen)])[0]["code"] == "WORKLOAD_STALE_FENCE"
         assert Attempt.objects.filter(workload=work).count() == 1
+
+
+def test_concurrent_approval_and_claim_never_claim_unapproved_work(racers, make_work):
+    """W48: one approver and two claimers, twenty times: at most one attempt, and the approval before the claim."""
+    claimed = 0
+    for turn in range(20):
+        work = make_work(f"k{turn}", approval=ApprovalPolicy())
+        decision = {
+            "namespace": NAMESPACE,
+            "workload_id": work.workload_id,
+            "input_hash": work.request.input_hash,
+            "by": "ada",
+        }
+        orders = [("claim", claim_by_id(work.workload_id, f"w{each}")) for each in range(2)]
+        answers = racers.race([orders[0], ("approve", decision), orders[1]])
+        assert answers[1] == {"ok": "READY"}
+        won = [answer for answer in (answers[0], answers[2]) if "ok" in answer]
+        refused = {answer["code"] for answer in (answers[0], answers[2]) if "ok" not in answer}
+        assert len(won) <= 1 and refused <= {"WORKLOAD_APPROVAL_PENDING", "WORKLOAD_NOT_READY", "WORKLOAD_CONFLICT"}
+        assert Attempt.objects.filter(workload=work).count() == len(won)
+        assert events(work.workload_id)[:2] == ["AWAITING_APPROVAL", "READY"]
+        claimed += len(won)
+    assert Workload.objects.filter(state="CLAIMED").count() == claimed
 
 
 def test_eight_processes_taking_batches_get_every_workload_exactly_once(racers, make_work):

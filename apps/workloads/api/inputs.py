@@ -12,6 +12,7 @@ from apps.workloads import limits
 from apps.workloads.api import schemas
 from apps.workloads.commands import (
     BY_CHANGE,
+    ApprovalPolicy,
     ClaimById,
     ClaimNext,
     Completion,
@@ -120,9 +121,14 @@ def create(data: Any, *, namespace: str, principal: Principal) -> CreateWorkload
         connection_scopes=frozenset(body.get("connection_scopes", ())),
         retry_policy=RetryPolicy(**policy),
         timeouts=Timeouts(**body.get("timeouts", {})),
+        approval=_approval(body.get("approval")),
         dependencies=tuple(DependsOn(**each) for each in body.get("dependencies", ())),
         **members,
     )
+
+
+def _approval(given: Mapping[str, Any] | None) -> ApprovalPolicy | None:
+    return None if given is None else ApprovalPolicy.from_json({"approver_kinds": ["human"], **given})
 
 
 def acting_worker(body: Mapping[str, Any], principal: Principal) -> str:

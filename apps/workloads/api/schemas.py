@@ -8,7 +8,7 @@ from typing import Any
 
 from apps.http.openapi import add_schemas, ref
 from apps.workloads import limits
-from apps.workloads.states import REQUIRABLE, RESTING, AttemptStatus, State, WhenUnreachable
+from apps.workloads.states import APPROVER_KINDS, REQUIRABLE, RESTING, Approval, AttemptStatus, State, WhenUnreachable
 
 Schema = dict[str, Any]
 
@@ -59,6 +59,17 @@ DEPENDENCY: Schema = an_object(
     {"workload_id": NAME},
     {"required_state": {"type": "string", "enum": list(REQUIRABLE), "default": "SUCCEEDED"}},
 )
+APPROVAL: Schema = an_object(
+    {},
+    {
+        "approver_kinds": {
+            **array({"type": "string", "enum": list(APPROVER_KINDS)}),
+            "default": ["human"],
+            "description": "The kinds of subject that may decide; the requester itself never may.",
+        },
+        "approvers": array(an_object({"kind": TEXT, "id": NAME})),
+    },
+)
 
 CREATE: Schema = an_object(
     {"definition_id": TEXT, "idempotency_key": TEXT},
@@ -80,6 +91,7 @@ CREATE: Schema = an_object(
         "dependencies": array(DEPENDENCY),
         "when_unreachable": {"type": "string", "enum": list(WhenUnreachable), "default": "dead_letter"},
         "not_before_at_ms": maybe(INSTANT),
+        "approval": {"oneOf": [APPROVAL, {"type": "null"}]},
     },
 )
 _WORKER = {"worker_id": NAME}
@@ -158,6 +170,12 @@ _SUMMARY: dict[str, Schema] = {
     "timeouts": TIMEOUTS,
     "when_unreachable": TEXT,
     "not_before_at_ms": maybe(INSTANT),
+    "approval": {
+        "oneOf": [
+            an_object({"policy": APPROVAL, "standing": {"type": "string", "enum": list(Approval)}}),
+            {"type": "null"},
+        ]
+    },
     "next_attempt_at_ms": INSTANT,
     "state": {"type": "string", "enum": [str(state) for state in RESTING]},
     "waiting_on": COUNT,
@@ -223,6 +241,7 @@ SCHEMAS: dict[str, Schema] = {
                 an_object({"workload_id": TEXT, "required_state": TEXT, "met_at_ms": maybe(INSTANT)})
             ),
             "attempts": array(ref("WorkloadAttempt")),
+            "decision": {"oneOf": [ref("WorkloadDecision"), {"type": "null"}]},
             "result": _MAYBE_RESULT,
         }
     ),

@@ -4,7 +4,7 @@ from typing import Any
 
 from apps.workloads.commands import Claim, ExecutionContext, Heartbeat
 from apps.workloads.errors import WorkloadError
-from apps.workloads.models import Attempt, Checkpoint, Result, Workload
+from apps.workloads.models import Attempt, Checkpoint, Decision, Result, Workload
 from apps.workloads.services.fencing import current_claim_id
 from apps.workloads.services.reading import Details, History
 
@@ -34,6 +34,7 @@ def summary(row: Workload) -> dict[str, Any]:
         "timeouts": row.timeouts or {},
         "when_unreachable": row.when_unreachable,
         "not_before_at_ms": request.not_before_at_ms,
+        "approval": None if request.approval is None else {"policy": request.approval, "standing": row.approval},
         "next_attempt_at_ms": row.eligible_at_ms,
         "state": row.state,
         "waiting_on": row.waiting_on,
@@ -79,7 +80,19 @@ def workload(details: Details) -> dict[str, Any]:
             for each in details.dependencies
         ],
         "attempts": [attempt(row.workload_id, each) for each in details.attempts],
+        "decision": None if details.decision is None else decision(details.decision),
         "result": None if details.result is None else result(row.workload_id, details.result),
+    }
+
+
+def decision(row: Decision) -> dict[str, Any]:
+    """Return the decision on a workload."""
+    return {
+        "outcome": row.outcome,
+        "decided_by": {"kind": row.decider_kind, "id": row.decider_id},
+        "decided_at_ms": row.decided_at_ms,
+        "reason": row.reason or None,
+        "input_hash": row.input_hash,
     }
 
 

@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from apps.workloads.api import views
+from apps.workloads.api import approving, views
 
 urlpatterns = [
     path("workloads", views.WorkloadsView.as_view(), name="workloads"),
@@ -22,5 +22,7 @@ urlpatterns = [
     path("workloads/<str:workload_id>/fail", views.FailView.as_view(), name="workload-fail"),
     path("workloads/<str:workload_id>/cancelled", views.CancelledView.as_view(), name="workload-cancelled"),
     path("workloads/<str:workload_id>/cancel", views.CancelView.as_view(), name="workload-cancel"),
+    path("workloads/<str:workload_id>/approve", approving.ApproveView.as_view(), name="workload-approve"),
+    path("workloads/<str:workload_id>/reject", approving.RejectView.as_view(), name="workload-reject"),
     path("workloads/<str:workload_id>/retry", views.RetryView.as_view(), name="workload-retry"),
 ]

@@ -1,5 +1,6 @@
-"""Durable work at rest, by subject: the work itself (`work.py`)."""
+"""Durable work at rest, by subject: the work itself (`work.py`), decisions on it (`approving.py`)."""
 
+from apps.workloads.models.approving import Decision
 from apps.workloads.models.work import (
     Attempt,
     Checkpoint,
@@ -14,6 +15,7 @@ from apps.workloads.models.work import (
 __all__ = [
     "Attempt",
     "Checkpoint",
+    "Decision",
     "Dependency",
     "Event",
     "Lane",

@@ -22,6 +22,8 @@ from apps.workloads.states import (
     REQUIRABLE,
     RESTING,
     STARTED,
+    UNDECIDED_ENDS,
+    Approval,
     AttemptStatus,
     Effect,
     State,
@@ -57,6 +59,7 @@ class Workload(models.Model):
 
     `fencing_token` grows with every claim and never falls. `history_length` counts the events and, with state and
     token, is what a transition compares and sets. `eligible_at_ms` is the one instant before which nobody may claim.
+    `approval` says whether work needs it and how it stands: only approved work is ever READY or claimed.
     `waiting_on` counts dependencies not yet met. `budget_used` counts the attempts since the work was last armed
     (`armed_at_ms`: created, or retried by an operator). `due_at_ms` is when the sweep must next look, null for never.
     """
@@ -71,6 +74,9 @@ class Workload(models.Model):
     state = models.CharField(max_length=24, choices=[(state.value, state.value) for state in State])
 
     eligible_at_ms = models.BigIntegerField()
+    approval = models.CharField(
+        max_length=12, choices=[(choice.value, choice.value) for choice in Approval], default=Approval.NONE
+    )
     waiting_on = models.IntegerField(default=0)
     when_unreachable = models.CharField(
         max_length=16,
@@ -146,6 +152,14 @@ class Workload(models.Model):
             models.CheckConstraint(
                 condition=Q(state__in=CLAIMED_STATES, due_at_ms__isnull=False) | ~Q(state__in=CLAIMED_STATES),
                 name="workload_claimed_is_swept",
+            ),
+            models.CheckConstraint(
+                condition=Q(state=State.AWAITING_APPROVAL, approval=Approval.PENDING)
+                | Q(state=State.REJECTED, approval=Approval.REJECTED)
+                | Q(state__in=UNDECIDED_ENDS, approval=Approval.PENDING)
+                | ~Q(state__in=(State.AWAITING_APPROVAL, State.REJECTED))
+                & Q(approval__in=(Approval.NONE, Approval.APPROVED)),
+                name="workload_runs_only_approved",
             ),
             models.CheckConstraint(condition=Q(fencing_token__gte=0), name="workload_fence_not_negative"),
             models.CheckConstraint(

@@ -6,6 +6,7 @@ caller (`apps.workloads.clock.now_ms()`).
 
 from apps.workloads.commands import (
     Admission,
+    ApprovalPolicy,
     Claim,
     ClaimById,
     ClaimNext,
@@ -23,6 +24,7 @@ from apps.workloads.commands import (
     Timeouts,
 )
 from apps.workloads.services.admission import Prepared, admit, admit_many, prepare
+from apps.workloads.services.approving import decide_approval
 from apps.workloads.services.authority import check_touches
 from apps.workloads.services.checkpointing import checkpoint, context
 from apps.workloads.services.claiming import claim, claim_next, namespaces_with_work
@@ -33,6 +35,7 @@ from apps.workloads.services.sweeping import sweep
 
 __all__ = [
     "Admission",
+    "ApprovalPolicy",
     "Claim",
     "ClaimById",
     "ClaimNext",
@@ -60,6 +63,7 @@ __all__ = [
     "complete_many",
     "confirm_cancel",
     "context",
+    "decide_approval",
     "fail",
     "fail_many",
     "hand_back",

@@ -17,11 +17,11 @@ from apps.workloads import bell, deadlines, errors, identity, limits
 from apps.workloads.commands import Admission, CreateWorkload
 from apps.workloads.errors import WorkloadError
 from apps.workloads.fields import Text
-from apps.workloads.machine import move
+from apps.workloads.machine import Transition, move
 from apps.workloads.models import Dependency, Event, Lane, Request, Workload
 from apps.workloads.services import authority, validation
 from apps.workloads.services.moving import Lost, deciding_anew
-from apps.workloads.states import FINAL, State
+from apps.workloads.states import FINAL, Approval, State
 
 ACTOR = "admission"
 
@@ -194,7 +194,8 @@ def _workload(row: Prepared, lane: Lane, now_ms: int) -> Workload:
         trigger=command.trigger,
         lane=lane,
         priority=command.priority,
-        state=move(State.CREATED, "admit").target,
+        state=_admitted(command).target,
+        approval=Approval.NONE if command.approval is None else Approval.PENDING,
         eligible_at_ms=max(now_ms, command.not_before_at_ms or 0),
         when_unreachable=command.when_unreachable,
         timeouts=command.timeouts.as_json() or None,
@@ -222,6 +223,7 @@ def _request(row: Prepared, workload: Workload) -> Request:
         capability_snapshot=sorted(command.capability_snapshot),
         connection_scopes=sorted(command.connection_scopes),
         retry_policy=command.retry_policy.as_json(),
+        approval=None if command.approval is None else command.approval.as_json(),
         not_before_at_ms=command.not_before_at_ms,
         authorization_snapshot=command.authorization_snapshot,
         input_hash=row.input_hash,
@@ -230,8 +232,11 @@ def _request(row: Prepared, workload: Workload) -> Request:
 
 
 def _event(row: Prepared, workload: Workload, now_ms: int) -> Event:
-    transition = move(State.CREATED, "admit")
-    not_before = row.command.not_before_at_ms
+    transition = _admitted(row.command)
+    evidence = {
+        "not_before_at_ms": row.command.not_before_at_ms,
+        "approval": None if row.command.approval is None else "required",
+    }
     return Event(
         workload=workload,
         namespace=workload.namespace,
@@ -241,8 +246,12 @@ def _event(row: Prepared, workload: Workload, now_ms: int) -> Event:
         to_state=transition.target,
         actor=ACTOR,
         at_ms=now_ms,
-        evidence={} if not_before is None else {"not_before_at_ms": not_before},
+        evidence={name: value for name, value in evidence.items() if value is not None},
     )
+
+
+def _admitted(command: CreateWorkload) -> Transition:
+    return move(State.CREATED, "admit" if command.approval is None else "await_approval")
 
 
 def _dependencies(
@@ -295,6 +304,7 @@ def _comparable(command: CreateWorkload, input_hash: str) -> dict[str, Any]:
         "dependencies": sorted([need.workload_id, str(need.required_state)] for need in command.dependencies),
         "when_unreachable": str(command.when_unreachable),
         "not_before_at_ms": command.not_before_at_ms,
+        "approval": None if command.approval is None else command.approval.as_json(),
     }
 
 
@@ -315,6 +325,7 @@ def _stored_comparable(workload: Workload) -> dict[str, Any]:
         "dependencies": sorted([parent, required] for parent, required in dependencies),
         "when_unreachable": workload.when_unreachable,
         "not_before_at_ms": request.not_before_at_ms,
+        "approval": request.approval,
     }
 
 

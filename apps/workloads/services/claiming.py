@@ -16,7 +16,7 @@ from apps.workloads.models import Attempt, Dependency, Lane, Request, Workload
 from apps.workloads.services import authority, validation
 from apps.workloads.services.fencing import attempt_id, in_time
 from apps.workloads.services.moving import Move, commit_together, deciding_anew, load
-from apps.workloads.states import AttemptStatus, State
+from apps.workloads.states import Approval, AttemptStatus, State
 
 ACTOR = "claim"
 _CLAIMABLE = {"state": State.READY, "waiting_on": 0}
@@ -132,6 +132,8 @@ def _check_claimable(row: Workload, now_ms: int) -> None:
         raise errors.rejected()
     if row.state != State.READY:
         raise errors.not_ready(row.state)
+    if row.approval == Approval.PENDING:
+        raise errors.approval_pending()
     if row.waiting_on:
         open_ = Dependency.objects.filter(child=row, met_at_ms__isnull=True)
         raise errors.not_ready(row.state, list(open_.values_list("parent__workload_id", flat=True)))

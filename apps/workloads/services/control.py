@@ -6,7 +6,7 @@ from apps.workloads import errors, limits
 from apps.workloads.models import Dependency, Workload
 from apps.workloads.services import authority, validation
 from apps.workloads.services.moving import Move, deciding_anew, load
-from apps.workloads.states import ACTIVE, FINAL, State
+from apps.workloads.states import ACTIVE, FINAL, Approval, State
 
 
 @deciding_anew
@@ -45,14 +45,14 @@ def cancel(
 def retry(namespace: str, workload_id: str, *, actor: str, now_ms: int, reason: str = "") -> Workload:
     """Arm a dead letter again: READY now, with a fresh budget of attempts and a fresh overall deadline.
 
-    History, attempts and the fencing token go on. Other states are WORKLOAD_TRANSITION_DENIED, and so is work that
-    waits for what can no longer happen; work whose authority has ended is WORKLOAD_UNAUTHORIZED; after
-    MAX_OPERATOR_RETRIES it is WORKLOAD_RETRY_EXHAUSTED.
+    Work that nobody has approved waits for that again. History, attempts and the fencing token go on. Other states are
+    WORKLOAD_TRANSITION_DENIED, and so is work that waits for what can no longer happen; work whose authority has ended
+    is WORKLOAD_UNAUTHORIZED; after MAX_OPERATOR_RETRIES it is WORKLOAD_RETRY_EXHAUSTED.
     """
     reason = _reason(reason)
     row = load(namespace, workload_id)
     move = Move(row, now_ms).step(
-        "rearm",
+        "rearm_for_approval" if row.approval == Approval.PENDING else "rearm",
         actor,
         retry="operator",
         operator_retry=row.operator_retry_count + 1,

@@ -7,7 +7,7 @@ from typing import Any
 from django.db.models import Count, Max, Q
 
 from apps.workloads import errors, limits
-from apps.workloads.models import Attempt, Checkpoint, Dependency, Event, Result, Workload
+from apps.workloads.models import Attempt, Checkpoint, Decision, Dependency, Event, Result, Workload
 from apps.workloads.services.moving import load
 from apps.workloads.states import RESTING, State
 
@@ -21,6 +21,7 @@ class Details:
     workload: Workload
     attempts: list[Attempt]
     dependencies: list[Dependency]
+    decision: Decision | None
     result: Result | None
 
 
@@ -55,6 +56,7 @@ def get(namespace: str, workload_id: str) -> Details:
         workload=row,
         attempts=_newest(Attempt.objects.filter(workload=row), "number"),
         dependencies=list(Dependency.objects.filter(child=row).select_related("parent").order_by("pk")),
+        decision=Decision.objects.filter(workload=row).first(),
         result=Result.objects.filter(workload=row).select_related("attempt").first(),
     )
 

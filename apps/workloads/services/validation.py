@@ -7,7 +7,7 @@ from apps.http import strict_json
 from apps.workloads import errors, limits
 from apps.workloads.commands import CreateWorkload, RetryPolicy, Timeouts
 from apps.workloads.secret_patterns import find_secret, text_reason
-from apps.workloads.states import REQUIRABLE, WhenUnreachable
+from apps.workloads.states import APPROVER_KINDS, REQUIRABLE, WhenUnreachable
 
 SUBJECT_KINDS = ("human", "service", "workload", "agent", "connection", "worker")
 
@@ -32,6 +32,7 @@ def check(command: CreateWorkload) -> bytes:
     _subject(command)
     _retry_policy(command.retry_policy)
     _timeouts(command.timeouts)
+    _approval(command)
     _dependencies(command)
     if command.not_before_at_ms is not None and not 0 <= command.not_before_at_ms < 2**53:
         raise errors.invalid("an instant is milliseconds since 1970", pointer="/not_before_at_ms")
@@ -106,8 +107,24 @@ def _timeouts(timeouts: Timeouts) -> None:
     for member, value in timeouts.as_json().items():
         if not 1 <= value <= limits.MAX_DEADLINE_MS:
             raise errors.invalid(f"must be 1 to {limits.MAX_DEADLINE_MS}", pointer=f"/timeouts/{member}")
-    if timeouts.approval_ms is not None:
-        raise errors.invalid("needs an approval policy", pointer="/timeouts/approval_ms")
+
+
+def _approval(command: CreateWorkload) -> None:
+    policy = command.approval
+    if policy is None:
+        if command.timeouts.approval_ms is not None:
+            raise errors.invalid("needs an approval policy", pointer="/timeouts/approval_ms")
+        return
+    if not policy.approver_kinds or not policy.approver_kinds <= set(APPROVER_KINDS):
+        raise errors.invalid(f"one or more of {', '.join(APPROVER_KINDS)}", pointer="/approval/approver_kinds")
+    if policy.approvers is None:
+        return
+    if not 1 <= len(policy.approvers) <= limits.MAX_APPROVERS:
+        raise errors.invalid(f"1 to {limits.MAX_APPROVERS} approvers", pointer="/approval/approvers")
+    for approver in policy.approvers:
+        if approver.kind not in policy.approver_kinds:
+            raise errors.invalid("every approver is of an allowed kind", pointer="/approval/approvers")
+        name(approver.id, "/approval/approvers", limits.MAX_NAME_CHARS)
 
 
 def _dependencies(command: CreateWorkload) -> None:

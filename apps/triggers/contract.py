@@ -3,18 +3,21 @@
 Input, in canonical JSON (`apps.http.canonical_json`); `value` is left out where the change has none, `predicate` where
 the trigger has none, and nothing else may take part (no clock, no id, no sequence, no hash):
 
-    {"change":   {"change_kind", "collection", "value"},
+    {"change":   {"change_kind", "collection", "value", "previous"},
      "contract": "feltdb.trigger.match",
      "trigger":  {"change_kind", "enabled", "predicate", "source_collection"},
      "version":  1}
 
 Version 1 knows the predicate `{"field", "equals"}`; an input that needs more (`predicate.py`) is of version 2, else the
-same. A trigger on several kinds of change is, for one change, the trigger on that change's kind.
+same. `previous` is the record before an update, there only where the predicate reads it (version 2). `value` of a
+delete is the record it removed. A trigger on several kinds of change is, for one change, the trigger on that kind.
 
 The checks run in this order, and the first that fails is the reason:
 
     trigger_disabled, collection_mismatch, change_kind_mismatch, [no predicate: matched,] change_value_absent,
-    predicate_field_absent or predicate_value_mismatch, matched
+    predicate_field_absent or predicate_value_mismatch or change_previous_absent, matched
+
+`change_previous_absent` says that the answer hangs on the record before an update, which the change does not carry.
 
 Output: `{"contract", "version"}` with either `"outcome": {"matched", "reason"}` or `"error": {"code"}`; an error never
 matches.
@@ -29,7 +32,7 @@ from enum import StrEnum
 from typing import Any, Final, NoReturn
 
 from apps.http import canonical_json
-from apps.triggers.predicate import ABSENT, Predicate, PredicateInvalid, Verdict, parse
+from apps.triggers.predicate import ABSENT, UNKNOWN, Predicate, PredicateInvalid, Verdict, parse
 from feltdb_engine.model import Operation
 
 CONTRACT_ID: Final = "feltdb.trigger.match"
@@ -48,6 +51,7 @@ class Reason(StrEnum):
     CHANGE_VALUE_ABSENT = "change_value_absent"
     PREDICATE_FIELD_ABSENT = "predicate_field_absent"
     PREDICATE_VALUE_MISMATCH = "predicate_value_mismatch"
+    CHANGE_PREVIOUS_ABSENT = "change_previous_absent"
     MATCHED = "matched"
 
 
@@ -69,11 +73,27 @@ class ContractError(ValueError):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Change:
-    """The part of a change that the decision depends on. `value` is `ABSENT` where the change carries none."""
+    """The part of a change that the decision depends on. `value` is `ABSENT` where the change carries none.
+
+    `previous` is the record before an update, `ABSENT` where it is not known or nobody asks; others have none.
+    """
 
     change_kind: str
     collection: str
     value: Any = ABSENT
+    previous: Any = ABSENT
+
+    @property
+    def before(self) -> Any:
+        """The record before the change: `ABSENT` where there was none, `UNKNOWN` where it is not known."""
+        if self.change_kind == "update":
+            return UNKNOWN if self.previous is ABSENT else self.previous
+        return self.value if self.change_kind == "delete" else ABSENT
+
+    @property
+    def after(self) -> Any:
+        """The record after the change, `ABSENT` where there is none."""
+        return ABSENT if self.change_kind == "delete" else self.value
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -84,6 +104,11 @@ class Terms:
     enabled: bool
     source_collection: str
     predicate: Predicate | None = None
+
+    @property
+    def reads_previous(self) -> bool:
+        """Whether the record before an update takes part."""
+        return self.change_kind == "update" and self.predicate is not None and self.predicate.reads_previous
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -97,9 +122,9 @@ class Decision:
 _DECISIONS = {reason: Decision(matched=reason is Reason.MATCHED, reason=reason) for reason in Reason}
 
 
-def change_of(operation: Operation) -> Change:
+def change_of(operation: Operation, previous: Any = ABSENT) -> Change:
     """Return what of a durable operation takes part. A delete carries the record it removed."""
-    return Change(change_kind=operation.kind, collection=operation.collection, value=operation.value)
+    return Change(change_kind=operation.kind, collection=operation.collection, value=operation.value, previous=previous)
 
 
 def decide(change: Change, terms: Terms) -> Decision:
@@ -118,7 +143,9 @@ def _first_reason(change: Change, terms: Terms) -> Reason:
         return Reason.MATCHED
     if change.value is ABSENT:
         return Reason.CHANGE_VALUE_ABSENT
-    return _REASONS[terms.predicate.test(change.value)]
+    if terms.predicate.reads_previous:
+        return _REASONS[terms.predicate.run(change.value, change.before, change.after)]
+    return _REASONS[terms.predicate.run(change.value, ABSENT, ABSENT)]
 
 
 _REASONS = {verdict: Reason(verdict.value) for verdict in Verdict}
@@ -143,6 +170,8 @@ def _document(change: Change, terms: Terms) -> dict[str, Any]:
     change_part: dict[str, Any] = {"change_kind": change.change_kind, "collection": change.collection}
     if change.value is not ABSENT:
         change_part["value"] = change.value
+    if terms.reads_previous and change.previous is not ABSENT:
+        change_part["previous"] = change.previous
     trigger_part: dict[str, Any] = {
         "change_kind": terms.change_kind,
         "enabled": terms.enabled,
@@ -180,15 +209,18 @@ def read_input(raw: bytes) -> tuple[Change, Terms]:
     terms = _read_terms(document["trigger"])
     if version != version_of(terms):
         _invalid(f"this predicate is of version {version_of(terms)}")
+    if change.previous is not ABSENT and not (terms.reads_previous and change.change_kind == "update"):
+        _invalid("previous is part of an update whose trigger's predicate reads it, and of nothing else")
     return change, terms
 
 
 def _read_change(document: Any) -> Change:
-    members = _members(document, "change", required={"change_kind", "collection"}, optional={"value"})
+    members = _members(document, "change", required={"change_kind", "collection"}, optional={"value", "previous"})
     return Change(
         change_kind=_kind(members["change_kind"]),
         collection=_text(members["collection"], "change.collection"),
         value=members.get("value", ABSENT),
+        previous=members.get("previous", ABSENT),
     )
 
 

@@ -30,6 +30,9 @@ BATCH_BYTES = 8 * 1024 * 1024  # of their inputs: a hundred large records would 
 YIELD_S = 0.002  # between batches, so that a waiting API write gets the turn
 QUIET_FLUSH_S = 1.0  # cursors that only passed changes by are stored this often: no transaction for each such change
 QUIET_FLUSH_OPERATIONS = 10_000  # ... or once they are this far ahead: a restart looks at no more than these again
+MARK_MS = 1_000  # what was seen is kept for comparison this often ...
+MARK_OPERATIONS = 500  # ... or after so many operations: what is between two marks may be evaluated again
+MARKS_DENSE = 128  # of the newest marks, and of each doubling of age: a thousand tell of years
 STALE_STEPS = 50  # steps overtaken by others in a row before an evaluation by hand gives up
 
 # The evaluator's loop

@@ -3,8 +3,10 @@
     Trigger            what to watch, what to run, whether it is evaluated; changed only by people
     TriggerCursor      how far the feed has been evaluated for it; moved by every batch
     TriggerRevision    every change of a trigger: who, when, what became of which field
-    TriggerQuarantine  a change that matched and could not become work
+    TriggerQuarantine  a change that matched and could not become work, or that an operator told it to pass over
+    TriggerReplay      an order to evaluate old changes once more
     NamespacePosition  the farthest change of a namespace that the control plane has seen, and its hash
+    NamespaceMark      what it had seen at earlier moments, ever fewer the older
     EvaluatorLease     which evaluator works a namespace just now: saves work, guards nothing
 
 Instants are milliseconds since 1970 by the server's clock. Who moves rows: `services/` and `evaluation/`.
@@ -18,6 +20,8 @@ from apps.workloads.fields import JSONText
 
 SUBJECT_KINDS = ("human", "service", "workload", "agent", "connection", "worker")
 SEQUENCE_NONE = 0
+SKIPPED = "SKIPPED"
+"""The code of a change that an operator told a trigger to pass over."""
 
 
 class Trigger(models.Model):
@@ -222,12 +226,17 @@ class TriggerRevision(models.Model):
 
 
 class TriggerQuarantine(models.Model):
-    """A change that matched and could not become work, kept until an operator has seen to it."""
+    """A change that matched and could not become work, kept until an operator has seen to it.
+
+    `replay` is the replay that came upon it, 0 for none. A change with code `SKIPPED` was passed over by an
+    operator's order, before the trigger came to it; it is resolved from the start.
+    """
 
     trigger = models.ForeignKey(Trigger, on_delete=models.CASCADE, related_name="quarantined", db_index=False)
     namespace = models.CharField(max_length=63)
     instance_id = models.CharField(max_length=limits.MAX_INSTANCE_CHARS)
     sequence = models.BigIntegerField()
+    replay = models.PositiveIntegerField(default=0)
     record_key = models.CharField(max_length=limits.MAX_KEY_CHARS)
     change_kind = models.CharField(max_length=8)
     content_hash = models.CharField(max_length=64)
@@ -244,7 +253,7 @@ class TriggerQuarantine(models.Model):
         ordering = ["-id"]
         constraints = [
             models.UniqueConstraint(
-                fields=["trigger", "instance_id", "sequence"], name="trigger_quarantine_once_per_change"
+                fields=["trigger", "instance_id", "sequence", "replay"], name="trigger_quarantine_once_per_change"
             ),
             models.CheckConstraint(condition=~Q(code=""), name="trigger_quarantine_has_a_code"),
             models.CheckConstraint(
@@ -257,10 +266,73 @@ class TriggerQuarantine(models.Model):
             models.Index(
                 fields=["namespace", "id"], condition=Q(resolved_at_ms__isnull=True), name="trigger_quarantine_open"
             ),
+            models.Index(fields=["namespace"], condition=Q(code=SKIPPED), name="trigger_quarantine_skipped"),
         ]
 
     def __str__(self) -> str:
         return f"{self.instance_id}:{self.sequence} of {self.trigger_id}: {self.code}"
+
+
+class TriggerReplay(models.Model):
+    """An order to evaluate the changes after `from_sequence` up to `to_sequence` once more, and how far it has come.
+
+    Work of the trigger's replay `number` has a key of its own (`...:r{number}`), so it is made once more, and once.
+    Of kind `reconcile` a change that has made work already, by its content, makes none.
+    """
+
+    class Kind(models.TextChoices):
+        """Why it is done."""
+
+        AGAIN = "again", "again: every change that matches makes work once more"
+        RECONCILE = "reconcile", "reconcile: every change that matches and has not made work"
+
+    class Outcome(models.TextChoices):
+        """How it ended."""
+
+        DONE = "done", "done"
+        FAILED = "failed", "failed: its changes cannot be read any more"
+        CANCELLED = "cancelled", "cancelled"
+
+    trigger = models.ForeignKey(Trigger, on_delete=models.CASCADE, related_name="replays", db_index=False)
+    namespace = models.CharField(max_length=63)
+    number = models.PositiveIntegerField()
+    kind = models.CharField(max_length=16, choices=Kind.choices, default=Kind.AGAIN)
+    from_sequence = models.BigIntegerField()
+    to_sequence = models.BigIntegerField()
+    position = models.BigIntegerField()
+    made = models.BigIntegerField(default=0)
+    author = models.CharField(max_length=limits.MAX_TEXT_CHARS)
+    reason = models.CharField(max_length=limits.MAX_REASON_CHARS, blank=True, default="")
+    created_at_ms = models.BigIntegerField()
+    ended_at_ms = models.BigIntegerField(null=True, blank=True)
+    outcome = models.CharField(max_length=16, choices=Outcome.choices, blank=True, default="")
+    message = models.CharField(max_length=limits.MAX_REASON_CHARS, blank=True, default="")
+
+    class Meta:
+        ordering = ["-id"]
+        constraints = [
+            models.UniqueConstraint(fields=["trigger", "number"], name="trigger_replay_number_unique"),
+            models.CheckConstraint(condition=Q(number__gte=1), name="trigger_replay_counts_from_one"),
+            models.CheckConstraint(
+                condition=Q(from_sequence__gte=0)
+                & Q(position__gte=models.F("from_sequence"))
+                & Q(to_sequence__gte=models.F("position")),
+                name="trigger_replay_stays_in_its_range",
+            ),
+            models.CheckConstraint(condition=Q(kind__in=["again", "reconcile"]), name="trigger_replay_kind_is_known"),
+            models.CheckConstraint(
+                condition=Q(ended_at_ms__isnull=True, outcome="")
+                | Q(ended_at_ms__isnull=False, outcome__in=["done", "failed", "cancelled"]),
+                name="trigger_replay_outcome_when_ended",
+            ),
+            models.CheckConstraint(condition=~Q(author=""), name="trigger_replay_has_an_author"),
+        ]
+        indexes = [
+            models.Index(fields=["namespace", "id"], condition=Q(ended_at_ms__isnull=True), name="trigger_replay_open"),
+        ]
+
+    def __str__(self) -> str:
+        return f"replay {self.number} of {self.trigger_id}"
 
 
 class NamespacePosition(models.Model):
@@ -292,6 +364,33 @@ class NamespacePosition(models.Model):
 
     def __str__(self) -> str:
         return f"{self.namespace} at {self.instance_id}-{self.sequence}"
+
+
+class NamespaceMark(models.Model):
+    """What the control plane had seen of a namespace's store at some moment, and the hash of that change.
+
+    Marks find the last change that a database and a store, rolled back apart, both know (`evaluation/marks.py`).
+    """
+
+    namespace = models.CharField(max_length=63)
+    number = models.BigIntegerField()
+    store_id = models.CharField(max_length=limits.MAX_INSTANCE_CHARS)
+    instance_id = models.CharField(max_length=limits.MAX_INSTANCE_CHARS)
+    sequence = models.BigIntegerField()
+    content_hash = models.CharField(max_length=64)
+    at_ms = models.BigIntegerField()
+
+    class Meta:
+        ordering = ["namespace", "-number"]
+        constraints = [
+            models.UniqueConstraint(fields=["namespace", "number"], name="namespace_mark_number_unique"),
+            models.CheckConstraint(
+                condition=Q(sequence__gt=0) & ~Q(content_hash=""), name="namespace_mark_is_a_change"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.namespace} had seen {self.instance_id}-{self.sequence}"
 
 
 class EvaluatorLease(models.Model):

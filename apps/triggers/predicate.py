@@ -1,8 +1,13 @@
-"""What must hold of a record: read from JSON, tested against a value, explained in one word. Pure.
+"""What must hold of a change: read from JSON, tested against the record before and after, explained in one word. Pure.
 
     predicate = clause | {"all": [predicate, ...]} | {"any": [predicate, ...]} | {"not": predicate}
+              | {"changed": "a.b"} | {"was": predicate of clauses, all, any and not}
     clause    = {"field": "a.b", "equals": value} | {"field": "a.b", "op": op, "value": value}
     op        = eq ne lt lte gt gte in contains starts_with exists
+
+A clause asks the record as it is after the change; of a delete, the record it removed. `was` asks the record before the
+change and never holds where there was none; `changed` holds where the field is not what it was: there is no field
+before an insert and none after a delete.
 
 A field is a path split at dots through objects only; the empty path is the whole record. Equality is JSON's without
 coercion: 1 is not 1.0, true is not 1, missing is not null. Order is among numbers (by value) or among texts (by code
@@ -20,12 +25,14 @@ from apps.triggers.limits import MAX_FIELD_CHARS, MAX_IN_VALUES, MAX_PREDICATE_C
 
 
 class Absent(Enum):
-    """The one value that means: there is none. Not null."""
+    """Values that mean: there is none (not null), and: what it was is not known."""
 
     ABSENT = "absent"
+    UNKNOWN = "unknown"
 
 
 ABSENT: Final = Absent.ABSENT
+UNKNOWN: Final = Absent.UNKNOWN
 
 
 class Verdict(Enum):
@@ -34,6 +41,8 @@ class Verdict(Enum):
     HOLDS = "matched"
     FIELD_ABSENT = "predicate_field_absent"
     VALUE_MISMATCH = "predicate_value_mismatch"
+    PREVIOUS_ABSENT = "change_previous_absent"
+    """It depends on the record before the change, which is not known."""
 
 
 class PredicateInvalid(ValueError):
@@ -45,23 +54,31 @@ class PredicateInvalid(ValueError):
         self.pointer = pointer
 
 
-Test = Callable[[Any], Verdict]
+Test = Callable[[Any, Any, Any], Verdict]
+"""Tests (record, before, after): what clauses are about, and the record on either side of the change."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Predicate:
-    """A predicate ready to test. `document` is its JSON; `is_equality` says it is the single `field` `equals` form."""
+    """A predicate ready to test. `document` is its JSON; `is_equality` says it is the single `field` `equals` form,
+    `reads_previous` that it asks for the record before the change.
+    """
 
     document: Mapping[str, Any]
     is_equality: bool
-    test: Test
+    reads_previous: bool
+    run: Test
+
+    def test(self, record: Any, before: Any = ABSENT, after: Any = ABSENT) -> Verdict:
+        """Say whether it holds of `record`, or why not; `before` and `after` count where `reads_previous`."""
+        return self.run(record, before, after)
 
 
 def parse(document: Any) -> Predicate:
     """Read a predicate. Raises `PredicateInvalid` for anything that is not one or is beyond the limits."""
     reader = _Reader()
-    test = reader.node(document, pointer="", depth=1)
-    return Predicate(document=document, is_equality="equals" in document, test=test)
+    run = reader.node(document, pointer="", depth=1)
+    return Predicate(document=document, is_equality="equals" in document, reads_previous=reader.reads_previous, run=run)
 
 
 def resolve(value: Any, path: tuple[str, ...]) -> Any:
@@ -124,12 +141,13 @@ OPERATORS = (*_OPERATORS, "exists")
 
 
 class _Reader:
-    """One reading of a predicate: counts its clauses."""
+    """One reading of a predicate: counts its clauses, notes whether it asks for the record before."""
 
     def __init__(self) -> None:
         self.clauses = 0
+        self.reads_previous = False
 
-    def node(self, document: Any, *, pointer: str, depth: int) -> Test:
+    def node(self, document: Any, *, pointer: str, depth: int, within_was: bool = False) -> Test:
         if not isinstance(document, Mapping):
             raise PredicateInvalid("a predicate is an object", pointer)
         if depth > MAX_PREDICATE_DEPTH:
@@ -137,32 +155,46 @@ class _Reader:
         names = set(document)
         if names in ({"all"}, {"any"}):
             (name,) = names
-            return self.branch(name, document[name], pointer=f"{pointer}/{name}", depth=depth)
+            return self.branch(name, document[name], pointer=f"{pointer}/{name}", depth=depth, within_was=within_was)
         if names == {"not"}:
-            return _negation(self.node(document["not"], pointer=f"{pointer}/not", depth=depth + 1))
+            inner = self.node(document["not"], pointer=f"{pointer}/not", depth=depth + 1, within_was=within_was)
+            return _negation(inner)
         if names in ({"field", "equals"}, {"field", "op", "value"}):
             return self.clause(document, pointer=pointer)
+        if names in ({"was"}, {"changed"}):
+            (name,) = names
+            if within_was:
+                raise PredicateInvalid(f'"{name}" cannot stand within "was"', f"{pointer}/{name}")
+            self.reads_previous = True
+            if name == "changed":
+                return _difference(self.path(document["changed"], f"{pointer}/changed"))
+            return _before(self.node(document["was"], pointer=f"{pointer}/was", depth=depth + 1, within_was=True))
         raise PredicateInvalid(
-            'a predicate has exactly "field" and "equals", or "field", "op" and "value", or one of "all", "any", "not"',
+            'a predicate has exactly "field" and "equals", or "field", "op" and "value", '
+            'or one of "all", "any", "not", "changed", "was"',
             pointer,
         )
 
-    def branch(self, name: str, members: Any, *, pointer: str, depth: int) -> Test:
+    def branch(self, name: str, members: Any, *, pointer: str, depth: int, within_was: bool) -> Test:
         if not isinstance(members, list | tuple) or not members:
             raise PredicateInvalid(f'"{name}" is a list of at least one predicate', pointer)
         tests = tuple(
-            self.node(member, pointer=f"{pointer}/{index}", depth=depth + 1) for index, member in enumerate(members)
+            self.node(member, pointer=f"{pointer}/{index}", depth=depth + 1, within_was=within_was)
+            for index, member in enumerate(members)
         )
         return _conjunction(tests) if name == "all" else _disjunction(tests)
 
-    def clause(self, document: Mapping[str, Any], *, pointer: str) -> Test:
+    def path(self, field: Any, pointer: str) -> tuple[str, ...]:
+        """Read the field of a clause, which it counts."""
         self.clauses += 1
         if self.clauses > MAX_PREDICATE_CLAUSES:
             raise PredicateInvalid(f"a predicate has at most {MAX_PREDICATE_CLAUSES} clauses", pointer)
-        field = document["field"]
         if not isinstance(field, str) or len(field) > MAX_FIELD_CHARS:
-            raise PredicateInvalid(f'"field" is a text of at most {MAX_FIELD_CHARS} characters', f"{pointer}/field")
-        path = split_path(field)
+            raise PredicateInvalid(f"a field is a text of at most {MAX_FIELD_CHARS} characters", pointer)
+        return split_path(field)
+
+    def clause(self, document: Mapping[str, Any], *, pointer: str) -> Test:
+        path = self.path(document["field"], f"{pointer}/field")
         if "equals" in document:
             return _comparison(path, same_json, document["equals"])
         operator, wanted = document["op"], document["value"]
@@ -186,19 +218,19 @@ def _check_operand(operator: str, wanted: Any, pointer: str) -> None:
 
 
 def _comparison(path: tuple[str, ...], holds: Callable[[Any, Any], bool], wanted: Any) -> Test:
-    def test(value: Any) -> Verdict:
+    def test(record: Any, _before: Any, _after: Any) -> Verdict:
         for part in path:
-            if not isinstance(value, dict) or part not in value:
+            if not isinstance(record, dict) or part not in record:
                 return Verdict.FIELD_ABSENT
-            value = value[part]
-        return Verdict.HOLDS if holds(value, wanted) else Verdict.VALUE_MISMATCH
+            record = record[part]
+        return Verdict.HOLDS if holds(record, wanted) else Verdict.VALUE_MISMATCH
 
     return test
 
 
 def _existence(path: tuple[str, ...], wanted: bool) -> Test:
-    def test(value: Any) -> Verdict:
-        found = resolve(value, path) is not ABSENT
+    def test(record: Any, _before: Any, _after: Any) -> Verdict:
+        found = resolve(record, path) is not ABSENT
         if found is wanted:
             return Verdict.HOLDS
         return Verdict.VALUE_MISMATCH if found else Verdict.FIELD_ABSENT
@@ -206,37 +238,65 @@ def _existence(path: tuple[str, ...], wanted: bool) -> Test:
     return test
 
 
-def _negation(inner: Test) -> Test:
-    def test(value: Any) -> Verdict:
-        return Verdict.VALUE_MISMATCH if inner(value) is Verdict.HOLDS else Verdict.HOLDS
+def _difference(path: tuple[str, ...]) -> Test:
+    def test(_record: Any, before: Any, after: Any) -> Verdict:
+        if before is UNKNOWN:
+            return Verdict.PREVIOUS_ABSENT
+        same = same_json(resolve(before, path), resolve(after, path))
+        return Verdict.VALUE_MISMATCH if same else Verdict.HOLDS
 
     return test
 
 
-def _conjunction(tests: tuple[Test, ...]) -> Test:
-    """The verdict of the first member that does not hold."""
+def _before(inner: Test) -> Test:
+    def test(_record: Any, before: Any, after: Any) -> Verdict:
+        if before is UNKNOWN:
+            return Verdict.PREVIOUS_ABSENT
+        return Verdict.FIELD_ABSENT if before is ABSENT else inner(before, before, after)
 
-    def test(value: Any) -> Verdict:
+    return test
+
+
+_NEGATED = {
+    Verdict.HOLDS: Verdict.VALUE_MISMATCH,
+    Verdict.FIELD_ABSENT: Verdict.HOLDS,
+    Verdict.VALUE_MISMATCH: Verdict.HOLDS,
+    Verdict.PREVIOUS_ABSENT: Verdict.PREVIOUS_ABSENT,
+}
+
+
+def _negation(inner: Test) -> Test:
+    return lambda record, before, after: _NEGATED[inner(record, before, after)]
+
+
+def _conjunction(tests: tuple[Test, ...]) -> Test:
+    """The verdict of the first member that surely does not hold; what is not known decides where all others hold."""
+
+    def test(record: Any, before: Any, after: Any) -> Verdict:
+        answer = Verdict.HOLDS
         for member in tests:
-            verdict = member(value)
-            if verdict is not Verdict.HOLDS:
+            verdict = member(record, before, after)
+            if verdict is Verdict.PREVIOUS_ABSENT:
+                answer = verdict
+            elif verdict is not Verdict.HOLDS:
                 return verdict
-        return Verdict.HOLDS
+        return answer
 
     return test
 
 
 def _disjunction(tests: tuple[Test, ...]) -> Test:
-    """Holds where a member holds; else the verdict of the first member."""
+    """Holds where a member holds; else what is not known decides, else the verdict of the first member."""
 
-    def test(value: Any) -> Verdict:
-        first: Verdict | None = None
+    def test(record: Any, before: Any, after: Any) -> Verdict:
+        answer: Verdict | None = None
         for member in tests:
-            verdict = member(value)
+            verdict = member(record, before, after)
             if verdict is Verdict.HOLDS:
                 return verdict
-            first = first or verdict
-        assert first is not None  # noqa: S101 - a branch has at least one member, checked when it was read
-        return first
+            if answer is None or verdict is Verdict.PREVIOUS_ABSENT:
+                answer = verdict
+        assert answer is not None  # noqa: S101 - a branch has at least one member, checked when it was read
+        return answer
 
     return test

@@ -267,3 +267,57 @@ def test_a_tree_is_of_version_two_and_says_so() -> None:
         "outcome": {"matched": True, "reason": "matched"},
         "version": 2,
     }
+
+
+# the record before an update: version 2
+MOVED = {"all": [{"changed": "status"}, {"was": {"equals": "draft", "field": "status"}}]}
+MOVED_VECTOR = (
+    b'{"change":{"change_kind":"update","collection":"orders","previous":{"status":"draft"},"value":{"status":"paid"}},'
+    b'"contract":"feltdb.trigger.match","trigger":{"change_kind":"update","enabled":true,'
+    b'"predicate":{"all":[{"changed":"status"},{"was":{"equals":"draft","field":"status"}}]},'
+    b'"source_collection":"orders"},"version":2}'
+)
+MOVED_DIGEST = "sha256:2ecfe84a65191eb6acfb42427f96b2ab16eb0cf6513215f719cc20139dfba221"
+
+
+def moved(previous: Any = ABSENT, kind: str = "update") -> Change:
+    return Change(change_kind=kind, collection="orders", value={"status": "paid"}, previous=previous)
+
+
+def test_the_record_before_an_update_is_part_of_the_input_that_asks_for_it() -> None:
+    a_change, some_terms = moved({"status": "draft"}), terms(MOVED, kind="update")
+    assert contract.canonical_input(a_change, some_terms) == MOVED_VECTOR
+    assert contract.input_digest(a_change, some_terms) == MOVED_DIGEST
+    assert wire(json.loads(MOVED_VECTOR)) == {"version": 2, "outcome": {"matched": True, "reason": "matched"}}
+
+
+def test_the_record_before_takes_no_part_where_nobody_asks_for_it() -> None:
+    paid = {"field": "status", "equals": "paid"}
+    with_it, without = moved({"status": "draft"}), moved()
+    assert contract.canonical_input(with_it, terms(paid, kind="update")) == contract.canonical_input(
+        without, terms(paid, kind="update")
+    )
+    document = json.loads(contract.canonical_input(without, terms(paid, kind="update")))
+    document["change"]["previous"] = {}
+    assert wire(document)["error"] == {"code": "CONTRACT_INPUT_INVALID"}
+
+
+@pytest.mark.parametrize("kind", ["insert", "delete"])
+def test_only_an_update_has_a_record_before_it_in_the_input(kind: str) -> None:
+    document = json.loads(MOVED_VECTOR)
+    document["change"]["change_kind"] = document["trigger"]["change_kind"] = kind
+    assert wire(document)["error"] == {"code": "CONTRACT_INPUT_INVALID"}
+    del document["change"]["previous"]
+    assert wire(document)["outcome"]["matched"] is False
+
+
+def test_an_update_that_does_not_carry_the_record_before_it_does_not_match_and_says_why() -> None:
+    document = json.loads(MOVED_VECTOR)
+    del document["change"]["previous"]
+    assert wire(document) == {"version": 2, "outcome": {"matched": False, "reason": "change_previous_absent"}}
+
+
+def test_a_delete_is_asked_what_it_removed_as_record_and_as_the_record_before() -> None:
+    was_paid = {"all": [{"was": {"field": "status", "equals": "paid"}}, {"changed": "status"}]}
+    assert reason(moved(kind="delete"), terms(was_paid, kind="delete")) == "matched"
+    assert reason(moved(kind="delete"), terms({"changed": "total"}, kind="delete")) == "predicate_value_mismatch"

@@ -13,7 +13,7 @@ from django.db import OperationalError, connection
 
 from apps.http.errors import ApiError
 from apps.triggers import changing, services
-from apps.triggers.evaluation import batches, position, standing, walker
+from apps.triggers.evaluation import batches, matching, position, standing, walker
 from apps.triggers.models import TriggerCursor
 from tests.triggers.conftest import BY
 
@@ -35,8 +35,8 @@ def dying(original: Callable[..., Any], *, before: bool) -> Callable[..., Any]:
 STEPS = [
     (walker.standing, "load"),
     (position, "check"),
-    (walker, "_matches"),
-    (walker, "_prepared"),
+    (matching, "matches"),
+    (matching, "prepared"),
     (walker.batches, "commit"),
     (batches, "_hold_position"),
     (batches, "admit_many"),
@@ -74,7 +74,7 @@ def test_a_crash_at_any_step_loses_nothing_and_doubles_nothing(
 def test_a_crash_between_two_batches_of_a_page_goes_on_where_it_stopped(
     world: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(walker, "BATCH_ROWS", 2)
+    monkeypatch.setattr(matching, "BATCH_ROWS", 2)
     world.define("one")
     world.define("two")
     for number in range(4):

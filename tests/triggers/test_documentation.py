@@ -13,7 +13,7 @@ from apps.triggers.predicate import OPERATORS, parse
 from apps.workloads.commands import Subject
 
 PAGE = (Path(__file__).resolve().parent.parent.parent / "docs" / "triggers.md").read_text(encoding="utf-8")
-BLOCKS = [json.loads(block) for block in re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)]
+BLOCKS = [json.loads(block) for block in re.findall(r"^ *```json\n(.*?)```", PAGE, re.DOTALL | re.MULTILINE)]
 
 
 def test_the_definition_shown_can_be_defined() -> None:
@@ -22,7 +22,10 @@ def test_the_definition_shown_can_be_defined() -> None:
 
 
 def test_the_predicate_shown_does_what_the_page_says() -> None:
-    [document] = [block for block in BLOCKS if "all" in block]
+    [document, left_draft] = [block for block in BLOCKS if "all" in block]
+    before, after = {"status": "draft"}, {"status": "paid"}
+    assert parse(left_draft).test(after, before, after).value == "matched"
+    assert parse(left_draft).test(after, after, after).value != "matched"
     holds = {"customer": {"country": "DE"}, "total": 100, "status": "paid"}
     assert parse(document).test(holds).value == "matched"
     for change in ({"total": 99}, {"status": "new"}, {"test": False}, {"customer": {"country": "FR"}}):

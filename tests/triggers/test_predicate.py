@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from apps.triggers import limits
-from apps.triggers.predicate import PredicateInvalid, parse, same_json
+from apps.triggers.predicate import Absent, PredicateInvalid, parse, same_json
 
 HOLDS, ABSENT, MISMATCH = "matched", "predicate_field_absent", "predicate_value_mismatch"
 
@@ -157,3 +157,85 @@ json_values = st.recursive(
 def test_equality_is_symmetric_and_a_value_equals_itself(left: Any, right: Any) -> None:
     assert same_json(left, left)
     assert same_json(left, right) == same_json(right, left)
+
+
+# the record before
+FROM_DRAFT = {"all": [{"changed": "status"}, {"was": {"field": "status", "equals": "draft"}}]}
+UNKNOWN_BEFORE = "change_previous_absent"
+
+
+@pytest.mark.parametrize(
+    ("predicate", "before", "after", "says"),
+    [
+        ({"changed": "n"}, {"n": 1}, {"n": 2}, HOLDS),
+        ({"changed": "n"}, {"n": 1, "m": 1}, {"n": 1, "m": 2}, MISMATCH),
+        ({"changed": "n"}, {"n": 1}, {"n": 1.0}, HOLDS),
+        ({"changed": "n"}, {}, {"n": None}, HOLDS),
+        ({"changed": "n"}, {}, {}, MISMATCH),
+        ({"changed": "n"}, Absent.ABSENT, {"n": 1}, HOLDS),
+        ({"changed": "n"}, {"n": 1}, Absent.ABSENT, HOLDS),
+        ({"changed": "n"}, {"m": 1}, Absent.ABSENT, MISMATCH),
+        ({"changed": "a.b"}, {"a": {"b": [1, {}]}}, {"a": {"b": [1, {}], "c": 1}}, MISMATCH),
+        ({"changed": ""}, {"x": 1, "y": 2}, {"y": 2, "x": 1}, MISMATCH),
+        ({"changed": "n"}, Absent.UNKNOWN, {"n": 1}, UNKNOWN_BEFORE),
+        ({"was": {"field": "n", "equals": 1}}, {"n": 1}, {"n": 2}, HOLDS),
+        ({"was": {"field": "n", "equals": 2}}, {"n": 1}, {"n": 2}, MISMATCH),
+        ({"was": {"field": "m", "equals": 2}}, {"n": 1}, {"m": 2}, ABSENT),
+        ({"was": {"not": {"field": "n", "equals": 2}}}, Absent.ABSENT, {"n": 1}, ABSENT),
+        ({"was": {"any": [clause("gt", 5), clause("exists", False, "m")]}}, {"n": 1}, {"n": 9, "m": 1}, HOLDS),
+        (FROM_DRAFT, {"status": "draft"}, {"status": "paid"}, HOLDS),
+        (FROM_DRAFT, {"status": "draft"}, {"status": "draft"}, MISMATCH),
+        (FROM_DRAFT, {"status": "new"}, {"status": "paid"}, MISMATCH),
+        (FROM_DRAFT, Absent.UNKNOWN, {"status": "paid"}, UNKNOWN_BEFORE),
+    ],
+)
+def test_changed_and_was_ask_the_record_before(predicate: Any, before: Any, after: Any, says: str) -> None:
+    assert parse(predicate).reads_previous
+    assert parse(predicate).test(after, before, after).value == says
+
+
+YES, NO, OPEN = {"field": "n", "equals": 1}, {"field": "n", "equals": 2}, {"changed": "n"}
+
+
+@pytest.mark.parametrize(
+    ("predicate", "says"),
+    [
+        ({"all": [OPEN, NO]}, MISMATCH),
+        ({"all": [NO, OPEN]}, MISMATCH),
+        ({"all": [OPEN, YES]}, UNKNOWN_BEFORE),
+        ({"any": [OPEN, YES]}, HOLDS),
+        ({"any": [NO, OPEN]}, UNKNOWN_BEFORE),
+        ({"any": [OPEN, NO]}, UNKNOWN_BEFORE),
+        ({"not": OPEN}, UNKNOWN_BEFORE),
+        ({"not": {"all": [OPEN, NO]}}, HOLDS),
+        ({"not": {"any": [OPEN, YES]}}, MISMATCH),
+    ],
+)
+def test_what_is_not_known_counts_only_where_the_answer_hangs_on_it(predicate: Any, says: str) -> None:
+    assert parse(predicate).test({"n": 1}, Absent.UNKNOWN, {"n": 1}).value == says
+
+
+@pytest.mark.parametrize(
+    ("predicate", "pointer"),
+    [
+        ({"was": {"was": YES}}, "/was/was"),
+        ({"was": {"all": [YES, {"changed": "n"}]}}, "/was/all/1/changed"),
+        ({"was": {"not": {"was": YES}}}, "/was/not/was"),
+        ({"was": "n"}, "/was"),
+        ({"changed": 1}, "/changed"),
+        ({"changed": "x" * (limits.MAX_FIELD_CHARS + 1)}, "/changed"),
+        ({"changed": "n", "was": YES}, ""),
+        (
+            {"all": [{"changed": "n"}] * (limits.MAX_PREDICATE_CLAUSES + 1)},
+            f"/all/{limits.MAX_PREDICATE_CLAUSES}/changed",
+        ),
+    ],
+)
+def test_what_is_no_question_about_the_record_before_is_refused_at_its_place(predicate: Any, pointer: str) -> None:
+    with pytest.raises(PredicateInvalid) as refused:
+        parse(predicate)
+    assert refused.value.pointer == pointer
+
+
+def test_a_predicate_that_does_not_ask_for_the_record_before_says_so() -> None:
+    assert not parse({"all": [YES, {"not": NO}]}).reads_previous

@@ -74,13 +74,15 @@ _GIVEN_ONLY: dict[str, Schema] = {
 SCHEMAS: dict[str, Schema] = {
     "Subject": _object({"kind": {"type": "string", "enum": list(SUBJECT_KINDS)}, "id": TEXT}),
     "Predicate": {
-        "description": "What must hold of the record.",
+        "description": "What must hold of the change.",
         "oneOf": [
             _object({"field": _FIELD, "equals": ANY}),
             _object({"field": _FIELD, "op": {"type": "string", "enum": list(OPERATORS)}, "value": ANY}),
             _object({"all": _array(ref("Predicate"), minItems=1)}),
             _object({"any": _array(ref("Predicate"), minItems=1)}),
             _object({"not": ref("Predicate")}),
+            _object({"changed": {**_FIELD, "description": "Holds where the field is not what it was."}}),
+            _object({"was": {**ref("Predicate"), "description": "Asked of the record before the change."}}),
         ],
     },
     "NewTrigger": _object({"trigger_id": ID, **_MEMBERS}, {**_OPTIONAL, **_GIVEN_ONLY}),

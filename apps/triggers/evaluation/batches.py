@@ -9,14 +9,17 @@ Everything is prepared beforehand: nothing is read from the store and nothing is
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from django.db import IntegrityError, OperationalError, transaction
+from django.db.models import F
 
 from apps.triggers.errors import ControlPlaneMismatch, TriggerStorageFailure
+from apps.triggers.evaluation import marks
 from apps.triggers.evaluation.compiled import CompiledTrigger, source_change_id
 from apps.triggers.evaluation.position import Seen
 from apps.triggers.limits import BATCH_ROWS, MAX_KEY_CHARS, MAX_REASON_CHARS
-from apps.triggers.models import NamespacePosition, TriggerCursor, TriggerQuarantine
+from apps.triggers.models import NamespacePosition, Trigger, TriggerCursor, TriggerQuarantine, TriggerReplay
 from apps.workloads.models import Request
 from apps.workloads.services import Admission, Prepared, admit_many
 from feltdb_engine.model import Cursor, Operation
@@ -52,12 +55,13 @@ class Work:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Refused:
-    """A matching change that cannot become work."""
+    """A matching change that cannot become work. `replay` is the replay that came upon it, 0 for none."""
 
     compiled: CompiledTrigger
     operation: Operation
     code: str
     message: str
+    replay: int = 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -71,8 +75,25 @@ class CursorMove:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class ReplayMove:
+    """A replay's progress: the sequence it was read at and the one it has come to, and whether it is through.
+
+    It holds for the `revision` of the trigger that was read, and while the trigger is active.
+    """
+
+    replay_pk: int
+    revision: int
+    before: int
+    after: int
+    done: bool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Batch:
-    """What one transaction does. `work` and `refused` together are at most `BATCH_ROWS`."""
+    """What one transaction does. `work` and `refused` together are at most `BATCH_ROWS`.
+
+    `mark` is the number under which `seen_after` is kept, None for not at all (`marks.py`).
+    """
 
     namespace: str
     work: Sequence[Work]
@@ -80,6 +101,8 @@ class Batch:
     moves: Sequence[CursorMove]
     seen_before: Seen
     seen_after: Seen
+    replay: ReplayMove | None = None
+    mark: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -106,6 +129,9 @@ def commit(batch: Batch, *, now_ms: int) -> list[TriggeredWorkload]:
             _refuse_foreign(batch.work, admissions)
             _quarantine(batch, now_ms)
             _move(batch.moves)
+            _move_replay(batch.replay, made=sum(admission.created for admission in admissions), now_ms=now_ms)
+            if batch.mark is not None:
+                marks.keep(batch.namespace, batch.mark, batch.seen_after, now_ms=now_ms)
     except IntegrityError as error:
         raise BatchStale(str(error)) from error
     except OperationalError as error:
@@ -169,6 +195,7 @@ def _quarantine(batch: Batch, now_ms: int) -> None:
                 namespace=batch.namespace,
                 instance_id=row.operation.instance_id,
                 sequence=row.operation.sequence,
+                replay=row.replay,
                 record_key=row.operation.key[:MAX_KEY_CHARS],
                 change_kind=row.operation.kind,
                 content_hash=row.operation.content_hash,
@@ -181,6 +208,23 @@ def _quarantine(batch: Batch, now_ms: int) -> None:
         ],
         ignore_conflicts=True,  # a rewound cursor finds its refusals already there
     )
+
+
+def _move_replay(move: ReplayMove | None, *, made: int, now_ms: int) -> None:
+    if move is None:
+        return
+    row = TriggerReplay.objects.filter(
+        pk=move.replay_pk,
+        ended_at_ms__isnull=True,
+        position=move.before,
+        trigger__revision=move.revision,
+        trigger__state=Trigger.State.ACTIVE,
+    )
+    values: dict[str, Any] = {"position": move.after, "made": F("made") + made}
+    if move.done:
+        values |= {"ended_at_ms": now_ms, "outcome": TriggerReplay.Outcome.DONE}
+    if row.update(**values) != 1:
+        raise BatchStale("the replay moved or was ended")
 
 
 def _move(moves: Iterable[CursorMove]) -> None:

@@ -67,12 +67,15 @@ def source_change_id(operation: Operation) -> str:
     return f"{operation.instance_id}:{operation.sequence}"
 
 
-def idempotency_key(trigger_id: str, operation: Operation) -> str:
-    """Return the key under which this change makes this trigger's work, once."""
-    return f"state-trigger:{trigger_id}:{source_change_id(operation)}"
+def idempotency_key(trigger_id: str, operation: Operation, *, replay: int = 0) -> str:
+    """Return the key under which this change makes this trigger's work, once; once more for each replay."""
+    key = f"state-trigger:{trigger_id}:{source_change_id(operation)}"
+    return f"{key}:r{replay}" if replay else key
 
 
-def work_for(compiled: CompiledTrigger, operation: Operation, change: Change, *, depth: int) -> CreateWorkload:
+def work_for(
+    compiled: CompiledTrigger, operation: Operation, change: Change, *, depth: int, replay: int = 0
+) -> CreateWorkload:
     """Return the work that a matching change becomes. `depth` is 1 for a change that no work made."""
     definition = compiled.definition
     not_before_at_ms = definition.not_before_at_ms
@@ -85,24 +88,25 @@ def work_for(compiled: CompiledTrigger, operation: Operation, change: Change, *,
         definition_id=definition.target_capability,
         definition_revision=definition.definition_revision,
         trigger=f"{BY_CHANGE}{definition.trigger_id}",
-        input=_input(compiled, operation, change, depth),
+        input=_input(compiled, operation, change, depth, replay),
         requested_by=definition.requested_by,
         authorization_snapshot=definition.authorization_snapshot,
         capability_snapshot=frozenset(definition.capability_snapshot or (definition.target_capability,)),
         connection_scopes=frozenset(definition.connection_scopes),
         priority=definition.priority,
-        idempotency_key=idempotency_key(definition.trigger_id, operation),
+        idempotency_key=idempotency_key(definition.trigger_id, operation, replay=replay),
         retry_policy=definition.retry_policy,
         timeouts=definition.timeouts,
         not_before_at_ms=not_before_at_ms,
     )
 
 
-def _input(compiled: CompiledTrigger, operation: Operation, change: Change, depth: int) -> dict[str, Any]:
+def _input(compiled: CompiledTrigger, operation: Operation, change: Change, depth: int, replay: int) -> dict[str, Any]:
     terms = compiled.terms[operation.kind]
     key = operation.key
     return {
         "provenance": {
+            **({"replay": replay} if replay else {}),
             "trigger_id": compiled.trigger_id,
             "trigger_revision": compiled.revision,
             "source_change_id": source_change_id(operation),

@@ -7,9 +7,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from django.db.models import F
+
 from apps.triggers.evaluation.compiled import CompiledTrigger, compile_trigger
 from apps.triggers.limits import SCAN_OPERATIONS
-from apps.triggers.models import Trigger, TriggerCursor
+from apps.triggers.models import SKIPPED, Trigger, TriggerCursor, TriggerQuarantine
 from feltdb_engine.model import Cursor
 
 
@@ -20,9 +22,19 @@ class Standing:
     compiled: CompiledTrigger
     stored: Cursor
     reached: Cursor
+    skips: frozenset[int] = frozenset()
+    """Sequences beyond the cursor that an operator told it to pass over."""
 
 
-Dispatch = Mapping[tuple[str, str], Sequence[Standing]]
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Dispatch:
+    """Who is to be asked about a change, by (collection, kind), each list in the order of the trigger ids.
+
+    `remembered` are the collections whose records' earlier values somebody asks for.
+    """
+
+    by_change: Mapping[tuple[str, str], Sequence[Standing]]
+    remembered: frozenset[str]
 
 
 def load(namespace: str, known: dict[tuple[int, int], CompiledTrigger]) -> list[Standing]:
@@ -38,14 +50,27 @@ def load(namespace: str, known: dict[tuple[int, int], CompiledTrigger]) -> list[
     current = {(pk, revision) for pk, revision, _, _ in rows}
     for stale in known.keys() - current:
         del known[stale]
+    skips = _skips(namespace)
     standings = []
     for pk, revision, instance_id, sequence in rows:
         compiled = known.get((pk, revision))
         if compiled is None:  # changed between the two reads; the next load has it
             continue
         cursor = Cursor(instance_id=instance_id, sequence=sequence)
-        standings.append(Standing(compiled=compiled, stored=cursor, reached=cursor))
+        skipped = frozenset(skips.get(pk, ()))
+        standings.append(Standing(compiled=compiled, stored=cursor, reached=cursor, skips=skipped))
     return standings
+
+
+def _skips(namespace: str) -> Mapping[int, list[int]]:
+    """Return, by trigger, the changes that an operator told it to pass over before it came to them."""
+    rows = TriggerQuarantine.objects.filter(namespace=namespace, code=SKIPPED).filter(
+        sequence__gt=F("trigger__cursor__sequence")
+    )
+    found: dict[int, list[int]] = defaultdict(list)
+    for pk, sequence in rows.values_list("trigger_id", "sequence"):
+        found[pk].append(sequence)
+    return found
 
 
 def clusters(standings: Iterable[Standing]) -> list[list[Standing]]:
@@ -68,9 +93,12 @@ def clusters(standings: Iterable[Standing]) -> list[list[Standing]]:
 
 
 def dispatch(standings: Iterable[Standing]) -> Dispatch:
-    """Index by (collection, kind), each list in the order of the trigger ids."""
+    """Index those that stand together."""
     table: dict[tuple[str, str], list[Standing]] = defaultdict(list)
+    remembered: set[str] = set()
     for each in sorted(standings, key=lambda standing: standing.compiled.trigger_id):
-        for kind in each.compiled.terms:
+        for kind, terms in each.compiled.terms.items():
             table[each.compiled.collection, kind].append(each)
-    return table
+            if terms.reads_previous:
+                remembered.add(each.compiled.collection)
+    return Dispatch(by_change=table, remembered=frozenset(remembered))

@@ -7,42 +7,40 @@ Not here: when to step and who else does (`apps/triggers/evaluator.py`).
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from django.db import OperationalError
 
-from apps.http.errors import ApiError
 from apps.triggers import changing
-from apps.triggers.contract import change_of
 from apps.triggers.errors import ControlPlaneMismatch, ReplayFailed, TriggerStorageFailure
-from apps.triggers.evaluation import batches, position, standing
+from apps.triggers.evaluation import batches, marks, matching, position, replaying, standing
 from apps.triggers.evaluation.batches import (
     Batch,
     BatchStale,
     CursorMove,
     ForeignWork,
     Refused,
+    ReplayMove,
     TriggeredWorkload,
     Work,
 )
-from apps.triggers.evaluation.compiled import CompiledTrigger, refusal_of_depth, work_for
+from apps.triggers.evaluation.compiled import CompiledTrigger
+from apps.triggers.evaluation.matching import Row
 from apps.triggers.evaluation.position import Seen
 from apps.triggers.evaluation.standing import Standing
 from apps.triggers.limits import (
-    BATCH_BYTES,
-    BATCH_ROWS,
+    MARK_MS,
+    MARK_OPERATIONS,
     QUIET_FLUSH_OPERATIONS,
     QUIET_FLUSH_S,
     SCAN_OPERATIONS,
     YIELD_S,
 )
-from apps.triggers.models import NamespacePosition
-from apps.workloads.models import Request
-from apps.workloads.services import prepare
+from apps.triggers.models import SEQUENCE_NONE, NamespacePosition, TriggerReplay
 from feltdb_engine import Store
 from feltdb_engine.errors import CursorAhead, CursorUnknown, EngineError, FeedCompacted
-from feltdb_engine.model import Changes, Cursor, Operation
+from feltdb_engine.model import Changes, Cursor
 
 logger = logging.getLogger(__name__)
 
@@ -54,12 +52,6 @@ class Step:
     results: tuple[TriggeredWorkload, ...] = ()
     more: bool = False
     stale: bool = False
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Match:
-    standing: Standing
-    operation: Operation
 
 
 class NamespaceWalker:
@@ -84,6 +76,9 @@ class NamespaceWalker:
         self._definitions: int | None = None
         self._turn = 0
         self._flushed_at = monotonic()
+        self._replays: list[TriggerReplay] = []
+        self._mark, self._marked_at = 0, monotonic() - MARK_MS
+        self._marked: Seen | None = None
         self._results: list[TriggeredWorkload] = []
 
     def step(self, store: Store) -> Step:
@@ -128,23 +123,28 @@ class NamespaceWalker:
             raise
 
     def _store_quiet(self, store: Store) -> bool:
-        self._commit(store, [], [], self._standings)
+        self._commit(store, [], self._standings)
         return False
 
     def idle(self, head: Cursor) -> bool:
-        """Tell whether every live trigger, as far as this process knows, has looked at everything up to `head`."""
-        return all(_is_at(each.reached, head) for each in self._standings)
+        """Tell whether, as far as this process knows, every live trigger has looked at everything up to `head`, and
+        no replay is open.
+        """
+        return not self._replays and all(_is_at(each.reached, head) for each in self._standings)
 
     def _step(self, store: Store) -> bool:
         """Tell whether there is, or may be, more to do at once."""
         self._refresh(store)
         head = store.head()
         behind = [group for group in standing.clusters(self._standings) if not _is_at(group[0].reached, head)]
+        self._turn += 1
+        if self._replays and (not behind or self._turn % 2):
+            self._replay(store, self._replays[0])
+            return True
         if not behind:
             if self.flush_due():
-                self._commit(store, [], [], self._standings)
+                self._commit(store, [], self._standings)
             return False
-        self._turn += 1
         group = behind[self._turn % len(behind)]
         page = self._read(store, group)
         if page is not None:
@@ -164,12 +164,15 @@ class NamespaceWalker:
             return
         position.check(seen, store)
         self._standings = standing.load(self.namespace, self._known)
+        self._replays = replaying.open_replays(self.namespace)
+        self._mark = marks.newest(self.namespace)
         self._definitions, self._seen, self._seen_next = row.definitions, seen, seen
 
     def _forget(self) -> None:
         """Drop what was looked at but not stored: it would be passed over if its cursors moved without its work."""
         self._definitions = None
         self._standings = []
+        self._replays = []
 
     def _read(self, store: Store, group: Sequence[Standing]) -> Changes | None:
         """Read the page after the hindmost of the group. None where it cannot be read and the group was told so."""
@@ -198,61 +201,63 @@ class NamespaceWalker:
         assert self._seen_next is not None  # noqa: S101 - set by the refresh that loaded the group
         last = page.operations[-1] if page.operations else None
         self._seen_next = position.advanced(self._seen_next, page.cursor, last)
-        matches = _matches(page, group)
-        depths = _depths(self.namespace, matches)
-        work: list[Work] = []
-        refused: list[Refused] = []
-        size = 0
-        for match in matches:
-            row = _prepared(match, depths)
-            if isinstance(row, Work):
-                work.append(row)
-                size += len(row.prepared.input_text)
-            else:
-                refused.append(row)
-            match.standing.reached = Cursor(instance_id=page.cursor.instance_id, sequence=match.operation.sequence)
-            if len(work) + len(refused) >= BATCH_ROWS or size >= BATCH_BYTES:
-                self._commit(store, work, refused, _busy(work, refused, group))
-                work, refused, size = [], [], 0
-                self._pause(YIELD_S)
-        for each in group:
-            each.reached = page.cursor
-        if work or refused:
-            self._commit(store, work, refused, _busy(work, refused, group))
+        found = matching.matches(store, page.operations, standing.dispatch(group))
+        for rows, is_last in matching.chunks(self.namespace, found):
+            for match, _ in rows:
+                match.standing.reached = _place(page, match.operation.sequence)
+            movers = _busy(rows, group)
+            if is_last:
+                _reach(group, page.cursor)
+            self._commit(store, [row for _, row in rows], movers)
             self._pause(YIELD_S)
-        elif self.flush_due():
-            self._commit(store, [], [], self._standings)
+        if not found:
+            _reach(group, page.cursor)
+            if self.flush_due():
+                self._commit(store, [], self._standings)
 
-    def _commit(self, store: Store, work: list[Work], refused: list[Refused], movers: Sequence[Standing]) -> None:
+    def _commit(self, store: Store, rows: Sequence[Work | Refused], movers: Sequence[Standing]) -> None:
         """Commit rows and the movers' cursors, if there is anything to commit."""
         moving = [each for each in movers if each.stored != each.reached]
         if not moving:
             self._flushed_at = self._monotonic()
             return
-        assert self._seen is not None and self._seen_next is not None  # noqa: S101 - there are standings
-        position.check(self._seen, store)
-        batch = Batch(
-            namespace=self.namespace,
-            work=tuple(work),
-            refused=tuple(refused),
-            moves=tuple(
-                CursorMove(
-                    trigger_pk=each.compiled.pk,
-                    revision=each.compiled.revision,
-                    before=each.stored,
-                    after=each.reached,
-                )
-                for each in moving
-            ),
-            seen_before=self._seen,
-            seen_after=self._seen_next,
-        )
-        self._results += batches.commit(batch, now_ms=self._clock())
+        moves = [
+            CursorMove(
+                trigger_pk=each.compiled.pk, revision=each.compiled.revision, before=each.stored, after=each.reached
+            )
+            for each in moving
+        ]
+        self._write(store, rows, moves)
         for each in moving:
             each.stored = each.reached
-        self._seen = self._seen_next
         if movers is self._standings:
             self._flushed_at = self._monotonic()
+
+    def _write(
+        self,
+        store: Store,
+        rows: Sequence[Work | Refused],
+        moves: Sequence[CursorMove],
+        replay: ReplayMove | None = None,
+    ) -> None:
+        assert self._seen is not None and self._seen_next is not None  # noqa: S101 - there are standings
+        position.check(self._seen, store)
+        refused = [row for row in rows if isinstance(row, Refused)]
+        mark = self._next_mark()
+        batch = Batch(
+            namespace=self.namespace,
+            work=[row for row in rows if isinstance(row, Work)],
+            refused=refused,
+            moves=moves,
+            seen_before=self._seen,
+            seen_after=self._seen_next,
+            replay=replay,
+            mark=mark,
+        )
+        self._results += batches.commit(batch, now_ms=self._clock())
+        self._seen = self._seen_next
+        if mark is not None:
+            self._mark, self._marked, self._marked_at = mark, self._seen, self._monotonic()
         for row in refused:
             logger.warning(
                 "trigger %s/%s: change %s is quarantined: %s: %s",
@@ -262,6 +267,29 @@ class NamespaceWalker:
                 row.code,
                 row.message,
             )
+
+    def _next_mark(self) -> int | None:
+        """The number to keep what is seen next under, None where the mark before is near enough."""
+        seen = self._seen_next
+        if seen is None or seen.sequence == SEQUENCE_NONE or seen == self._marked:
+            return None
+        far = self._marked is None or seen.sequence - self._marked.sequence >= MARK_OPERATIONS
+        late = self._monotonic() - self._marked_at >= MARK_MS / 1000
+        return self._mark + 1 if far or late else None
+
+    def _replay(self, store: Store, row: TriggerReplay) -> None:
+        """Do the next page of a replay: its rows and its progress, no cursor."""
+        page = replaying.read(store, row)
+        if page is None:
+            replaying.fail(row, "history does not reach back to its changes any more", now_ms=self._clock())
+            self._definitions = None
+            return
+        for rows, move in replaying.chunks(self.namespace, store, row, page):
+            self._write(store, rows, [], move)
+            row.position = move.after
+            self._pause(YIELD_S)
+        if row.position >= row.to_sequence:
+            self._replays.remove(row)
 
     def flush_due(self) -> bool:
         """Tell whether cursors that only passed changes by are to be stored now."""
@@ -281,55 +309,16 @@ def _is_at(cursor: Cursor, head: Cursor) -> bool:
     return cursor.instance_id == head.instance_id and cursor.sequence >= head.sequence
 
 
-def _matches(page: Changes, group: Sequence[Standing]) -> list[_Match]:
-    """Return what matches, in the order of the changes and, within a change, of the trigger ids."""
-    table = standing.dispatch(group)
-    found = []
-    for operation in page.operations:
-        candidates = table.get((operation.collection, operation.kind))
-        if not candidates:
-            continue
-        change = change_of(operation)
-        for each in candidates:
-            if operation.sequence > each.reached.sequence and each.compiled.decide(change).matched:
-                found.append(_Match(standing=each, operation=operation))
-    return found
+def _place(page: Changes, sequence: int) -> Cursor:
+    return Cursor(instance_id=page.cursor.instance_id, sequence=sequence)
 
 
-def _depths(namespace: str, matches: Sequence[_Match]) -> dict[str, int]:
-    """Return how deep the work lies that made the matching changes, by workload id."""
-    makers = {match.operation.actor.workload_id for match in matches} - {None}
-    if not makers:
-        return {}
-    rows: Iterator[tuple[str, object]] = (
-        Request.objects.filter(namespace=namespace, workload__workload_id__in=makers)
-        .values_list("workload__workload_id", "input")
-        .iterator()
-    )
-    return {workload_id: _depth_of(stored) for workload_id, stored in rows}
+def _reach(group: Sequence[Standing], cursor: Cursor) -> None:
+    for each in group:
+        each.reached = cursor
 
 
-def _depth_of(stored: object) -> int:
-    provenance = stored.get("provenance") if isinstance(stored, dict) else None
-    depth = provenance.get("depth") if isinstance(provenance, dict) else None
-    return depth if isinstance(depth, int) else 0
-
-
-def _prepared(match: _Match, depths: dict[str, int]) -> Work | Refused:
-    """Make the row of a match: work, or why it cannot be."""
-    compiled, operation = match.standing.compiled, match.operation
-    depth = depths.get(operation.actor.workload_id or "", 0) + 1
-    reason = refusal_of_depth(compiled, operation, depth)
-    if reason is not None:
-        return Refused(compiled=compiled, operation=operation, code="TRIGGER_FEEDS_ITSELF", message=reason)
-    try:
-        prepared = prepare(work_for(compiled, operation, change_of(operation), depth=depth))
-    except ApiError as error:
-        return Refused(compiled=compiled, operation=operation, code=error.code, message=error.message)
-    return Work(compiled=compiled, operation=operation, prepared=prepared)
-
-
-def _busy(work: Sequence[Work], refused: Sequence[Refused], group: Sequence[Standing]) -> list[Standing]:
+def _busy(rows: Sequence[Row], group: Sequence[Standing]) -> list[Standing]:
     """Return those of the group that have a row in the batch."""
-    pks = {row.compiled.pk for row in work} | {row.compiled.pk for row in refused}
+    pks = {match.standing.compiled.pk for match, _ in rows}
     return [each for each in group if each.compiled.pk in pks]

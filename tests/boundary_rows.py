@@ -107,6 +107,7 @@ WORKLOADS: list[Row] = [
     Row("GET", f"{_W}/result", scope="workload:read"),
     Row("POST", f"{_W}/cancel", scope="workload:cancel", body={}),
     Row("POST", f"{_W}/retry", scope="workload:retry", body={}),
+    Row("POST", f"{_W}/resubmit", scope="workload:create", body={"idempotency_key": "k"}),
     Row("POST", f"{_W}/approve", scope="workload:approve", body={"input_hash": "0"}),
     Row("POST", f"{_W}/reject", scope="workload:approve", body={"input_hash": "0", "reason": "no"}),
     Row(

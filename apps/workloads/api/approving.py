@@ -9,7 +9,7 @@ from apps.keys.views import KeyedRequest, KeyedView
 from apps.workloads import services
 from apps.workloads.api.inputs import Body
 from apps.workloads.api.schemas import INSTANT, TEXT, Schema, an_object, maybe
-from apps.workloads.api.shapes import decision
+from apps.workloads.api.shapes import REPLAYED, decision
 from apps.workloads.clock import now_ms
 from apps.workloads.states import DECIDED, Approval
 
@@ -70,7 +70,7 @@ class _DecisionView(KeyedView):
             reason=given.get("reason", ""),
             now_ms=now_ms(),
         )
-        headers = {} if new else {"Idempotent-Replay": "true"}
+        headers = {} if new else REPLAYED
         return Response({"decision": decision(made), "state": row.state}, headers=headers)
 
 

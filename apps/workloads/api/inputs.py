@@ -1,6 +1,6 @@
 """From checked request bodies to commands. Refusals of shape are 400 VALIDATION_ERROR with the pointer of the place."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from jsonschema import Draft202012Validator
@@ -109,26 +109,29 @@ def create(data: Any, *, namespace: str, principal: Principal) -> CreateWorkload
         raise ApiError(
             "VALIDATION_ERROR", f"Only a state trigger's work begins with {BY_CHANGE}.", details={"pointer": "/trigger"}
         )
-    members = {name: body[name] for name in _PLAIN_MEMBERS if name in body}
-    policy = dict(body.get("retry_policy", {}))
-    if "retry_on" in policy:
-        policy["retry_on"] = frozenset(policy["retry_on"])
-    return CreateWorkload(
-        namespace=namespace,
-        requested_by=subject_of(principal),
-        session_id=body.get("session_id") or "",
-        capability_snapshot=frozenset(body.get("capability_snapshot", ())),
-        connection_scopes=frozenset(body.get("connection_scopes", ())),
-        retry_policy=RetryPolicy(**policy),
-        timeouts=Timeouts(**body.get("timeouts", {})),
-        approval=_approval(body.get("approval")),
-        dependencies=tuple(DependsOn(**each) for each in body.get("dependencies", ())),
-        **members,
-    )
+    return CreateWorkload(namespace=namespace, requested_by=subject_of(principal), **members(body))
 
 
-def _approval(given: Mapping[str, Any] | None) -> ApprovalPolicy | None:
-    return None if given is None else ApprovalPolicy.from_json({"approver_kinds": ["human"], **given})
+def members(body: Mapping[str, Any]) -> dict[str, Any]:
+    """Return those members of a checked body that say what work is wanted, as `CreateWorkload` takes them."""
+    found = {name: body[name] for name in _PLAIN_MEMBERS if name in body}
+    found |= {name: read(body[name]) for name, read in _READ_MEMBERS.items() if body.get(name) is not None}
+    return found
+
+
+def _retry_policy(given: Mapping[str, Any]) -> RetryPolicy:
+    return RetryPolicy(**{**given, **({"retry_on": frozenset(given["retry_on"])} if "retry_on" in given else {})})
+
+
+_READ_MEMBERS: dict[str, Callable[[Any], Any]] = {
+    "session_id": str,
+    "capability_snapshot": frozenset,
+    "connection_scopes": frozenset,
+    "retry_policy": _retry_policy,
+    "timeouts": lambda given: Timeouts(**given),
+    "approval": lambda given: ApprovalPolicy.from_json({"approver_kinds": ["human"], **given}),
+    "dependencies": lambda given: tuple(DependsOn(**each) for each in given),
+}
 
 
 def acting_worker(body: Mapping[str, Any], principal: Principal) -> str:

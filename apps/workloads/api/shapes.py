@@ -9,6 +9,7 @@ from apps.workloads.services.fencing import current_claim_id
 from apps.workloads.services.reading import Details, History
 
 CONTRACT_VERSION = 2
+REPLAYED = {"Idempotent-Replay": "true"}
 
 
 def summary(row: Workload) -> dict[str, Any]:

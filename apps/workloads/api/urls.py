@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from apps.workloads.api import approving, views
+from apps.workloads.api import approving, resubmitting, views
 
 urlpatterns = [
     path("workloads", views.WorkloadsView.as_view(), name="workloads"),
@@ -24,5 +24,6 @@ urlpatterns = [
     path("workloads/<str:workload_id>/cancel", views.CancelView.as_view(), name="workload-cancel"),
     path("workloads/<str:workload_id>/approve", approving.ApproveView.as_view(), name="workload-approve"),
     path("workloads/<str:workload_id>/reject", approving.RejectView.as_view(), name="workload-reject"),
+    path("workloads/<str:workload_id>/resubmit", resubmitting.ResubmitView.as_view(), name="workload-resubmit"),
     path("workloads/<str:workload_id>/retry", views.RetryView.as_view(), name="workload-retry"),
 ]

@@ -19,8 +19,6 @@ from apps.workloads.errors import WorkloadError
 from apps.workloads.services import reading
 from apps.workloads.states import RESTING
 
-REPLAYED = {"Idempotent-Replay": "true"}
-
 _waiting = threading.BoundedSemaphore(limits.MAX_WAITING_CLAIMS)
 
 
@@ -56,7 +54,7 @@ class WorkloadsView(KeyedView):
         command = inputs.create(request.data, namespace=request.namespace, principal=request.principal)
         admission = services.admit(command, now_ms=now_ms(), by=request.principal)
         workload_id = admission.workload.workload_id
-        headers = {"Location": f"/v1/workloads/{workload_id}", **({} if admission.created else REPLAYED)}
+        headers = {"Location": f"/v1/workloads/{workload_id}", **({} if admission.created else shapes.REPLAYED)}
         found = reading.get(request.namespace, workload_id)
         return Response(shapes.workload(found), status=201, headers=headers)
 
@@ -198,7 +196,7 @@ class CompleteView(WorkerView):
         """Record the success."""
         body, fence = self.read(request, workload_id, inputs.COMPLETE)
         result, stored = services.complete(fence, inputs.completion(body), now_ms=now_ms())
-        return Response(shapes.result(workload_id, result), headers={} if stored else REPLAYED)
+        return Response(shapes.result(workload_id, result), headers={} if stored else shapes.REPLAYED)
 
 
 class CompleteManyView(KeyedView):

@@ -31,6 +31,7 @@ from apps.workloads.services.claiming import claim, claim_next, namespaces_with_
 from apps.workloads.services.control import cancel, retry
 from apps.workloads.services.holding import hand_back, heartbeat, start
 from apps.workloads.services.reporting import complete, complete_many, confirm_cancel, fail, fail_many
+from apps.workloads.services.resubmitting import resubmit
 from apps.workloads.services.sweeping import sweep
 
 __all__ = [
@@ -70,6 +71,7 @@ __all__ = [
     "heartbeat",
     "namespaces_with_work",
     "prepare",
+    "resubmit",
     "retry",
     "start",
     "sweep",

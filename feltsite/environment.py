@@ -75,10 +75,18 @@ VARIABLES: tuple[Variable, ...] = (
         name="FELTDB_KEY_PEPPER",
         kind="text",
         shown="made once, in `<data>/secrets`, mode 0600",
-        meaning="secret of key digests: without it no key verifies",
+        meaning="secret of key digests: without it no key verifies; `v2:<new>,v1:<old>` while keys move to a new one",
     ),
     Variable(
         name="FELTDB_KEY_ENVIRONMENT", kind="text", default="live", meaning="word in every new key, `fdb_<word>_...`"
+    ),
+    Variable(
+        name="FELTDB_PASSWORD_HASHES_AT_ONCE",
+        kind="whole",
+        default="2",
+        low=1,
+        high=16,
+        meaning="passwords that one process checks at once, each in 64 MiB; a few more wait, others get 503",
     ),
     Variable(
         name="FELTDB_GRANT_KEYS",

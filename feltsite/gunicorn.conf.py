@@ -60,6 +60,16 @@ def post_worker_init(worker: Any) -> None:
     import gunicorn.util
 
     from apps.http import wire
+    from apps.keys import bookkeeping
 
     gunicorn.util.write_error = wire.write_error
+    worker.bookkeeping = bookkeeping.Writer()
+    worker.bookkeeping.start()
     sys.setswitchinterval(0.0005)
+
+
+def worker_exit(server: Any, worker: Any) -> None:
+    """Let what requests have noted be written before the process goes."""
+    writer = getattr(worker, "bookkeeping", None)
+    if writer is not None:
+        writer.stop(timeout_s=2.0)

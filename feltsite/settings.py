@@ -6,13 +6,13 @@ Not here: the variables themselves, with defaults and bounds (`environment.py`),
 
 import errno
 import os
-import secrets
 from pathlib import Path
 
 import environ
 from django.core.exceptions import ImproperlyConfigured
 
 from apps.http import logs
+from apps.keys import secret_files
 from feltsite import __version__, capacity
 from feltsite import environment as env
 
@@ -30,36 +30,18 @@ except OSError as error:
 
 
 def secret_file(name: str) -> str:
-    """Return the secret kept in `<data>/secrets/<name>`, made once with mode 0600.
-
-    Two processes starting together agree: the loser of the exclusive link reads the winner's secret.
-    """
-    folder = DATA_DIR / "secrets"
-    folder.mkdir(mode=0o700, exist_ok=True)
-    path = folder / name
-    if not path.exists():
-        temporary = folder / f".{name}.{os.getpid()}.{secrets.token_hex(4)}"
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "w", encoding="ascii") as handle:
-            handle.write(secrets.token_urlsafe(48))
-            handle.flush()
-            os.fsync(handle.fileno())
-        try:
-            os.link(temporary, path)
-        except FileExistsError:
-            pass
-        finally:
-            temporary.unlink()
-    secret = path.read_text(encoding="ascii").strip()
-    if len(secret) < 32:
-        raise ImproperlyConfigured(f"{path} holds fewer than 32 characters; restore it or remove it to make a new one")
-    return secret
+    """Return the secret kept in `<data>/secrets/<name>`, made once with mode 0600."""
+    try:
+        return secret_files.read_or_make(secret_files.folder(DATA_DIR) / name)
+    except secret_files.SecretUnusable as error:
+        raise ImproperlyConfigured(str(error)) from None
 
 
 FELTDB_VERSION = __version__
 DEBUG = env.flag("DEBUG")
 SECRET_KEY = env.text("DJANGO_SECRET_KEY") or secret_file("django_secret_key")
-KEY_PEPPER = env.text("FELTDB_KEY_PEPPER") or secret_file("key_pepper_v1")
+# Peppers of key digests that the environment names; empty where they are files of this instance (apps/keys/peppers.py).
+KEY_PEPPER = env.text("FELTDB_KEY_PEPPER")
 # Seeds that sign grants, for hosts that share one database; by default each instance keeps its own ring in secrets/.
 GRANT_KEYS = env.text("FELTDB_GRANT_KEYS")
 # How long `manage.py audit prune` keeps events unless told otherwise.
@@ -171,7 +153,8 @@ DATABASES["default"]["TEST"] = {
 }
 
 AUTH_USER_MODEL = "keys.Operator"
-PASSWORD_HASHERS = ["django.contrib.auth.hashers.Argon2PasswordHasher"]
+PASSWORD_HASHERS = ["apps.keys.passwords.BoundedArgon2PasswordHasher"]
+PASSWORD_HASHES_AT_ONCE = env.whole("FELTDB_PASSWORD_HASHES_AT_ONCE")
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.UserAttributeSimilarityValidator"},
     {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator", "OPTIONS": {"min_length": 12}},

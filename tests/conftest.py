@@ -52,10 +52,11 @@ class ApiClient(Client):
 @pytest.fixture(autouse=True)
 def _nothing_remembered() -> Iterator[None]:
     """Keys verified and namespaces seen in one test mean nothing in the next."""
-    from apps.keys import permissions, verify
+    from apps.keys import bookkeeping, permissions, verify
     from apps.operations.services import health
 
     verify.forget_all()
+    bookkeeping.forget_all()
     permissions.forget_all()
     health.forget()
     yield

@@ -1,10 +1,10 @@
 """Argon2 made cheap: what is tested is that passwords are hashed by it, not how dear it is."""
 
-from django.contrib.auth.hashers import Argon2PasswordHasher
+from apps.keys.passwords import BoundedArgon2PasswordHasher
 
 
-class CheapArgon2(Argon2PasswordHasher):
-    """The same algorithm and form with the least cost it allows."""
+class CheapArgon2(BoundedArgon2PasswordHasher):
+    """The instance's own hasher with the least cost it allows."""
 
     time_cost = 1
     memory_cost = 64

@@ -15,6 +15,7 @@ from django.template.response import TemplateResponse
 from apps.http.pages.readonly import ReadOnlyAdmin
 from apps.keys import services
 from apps.keys.audit import admin as _audit_pages  # noqa: F401  (registers its page)
+from apps.keys.clock import utc_now
 from apps.keys.grants import admin as _grant_pages  # noqa: F401  (registers its page)
 from apps.keys.models import ApiKey, Namespace
 from apps.keys.principal import Principal, operator
@@ -84,7 +85,7 @@ class StateFilter(admin.SimpleListFilter):
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[ApiKey]) -> QuerySet[ApiKey]:
         """Return the keys in the chosen state."""
-        ended = Q(expires_at__lte=services.utc_now())
+        ended = Q(expires_at__lte=utc_now())
         states = {
             "live": Q(revoked_at=None) & ~ended,
             "expired": Q(revoked_at=None) & ended,
@@ -110,7 +111,7 @@ class ApiKeyAdmin(ReadOnlyAdmin):
     @admin.display(description="state")
     def state(self, key: ApiKey) -> str:
         """Return live, expired or revoked."""
-        return key.state(services.utc_now())
+        return key.state(utc_now())
 
     @admin.display(description="acts as", ordering="kind")
     def acts_as(self, key: ApiKey) -> str:

@@ -4,7 +4,8 @@ from rest_framework.authentication import BaseAuthentication
 from rest_framework.request import Request
 
 from apps.http.errors import authentication_required
-from apps.keys import services, verify
+from apps.keys import verify
+from apps.keys.clock import utc_now
 from apps.keys.limits import MAX_TOKEN_CHARS
 from apps.keys.principal import Principal
 
@@ -18,7 +19,7 @@ class KeyAuthentication(BaseAuthentication):
         text = text.strip()
         if scheme.lower() != "bearer" or not text or len(text) > MAX_TOKEN_CHARS:
             raise authentication_required()
-        principal = verify.principal_of(text, now=services.utc_now())
+        principal = verify.principal_of(text, now=utc_now())
         if principal is None:
             raise authentication_required()
         return principal, principal

@@ -12,8 +12,20 @@ MAX_LISTED = 100
 MAX_CACHED_KEYS = 10_000
 """Verified keys one process remembers (about 1 KiB each); beyond, the cache starts afresh."""
 
+MAX_PEPPERS = 4
+"""Peppers at once: each costs every unknown key one more digest (about 1 us)."""
+
 LAST_USED_STEP_S = 60
-"""Seconds between two writes of a key's last use: a fact for operators, never a write per request."""
+"""Seconds between two writes of the last use of a key, or of one right of it: never a write per request."""
+
+FLUSH_S = 5.0
+"""Seconds between two writes of what requests have noted about keys."""
+
+FLUSH_ROWS = 100
+"""Rows of one such transaction, so that nobody waits for it."""
+
+MAX_NOTED_USES = 50_000
+"""Uses that one process remembers having noted (about 200 bytes each); beyond, it notes afresh."""
 
 MAX_ACTOR_CHARS = 200
 """Characters of an actor's name in created_by and revoked_by."""
@@ -24,3 +36,21 @@ MAX_TOKEN_CHARS = 128
 DEFAULT_PAGE = 100
 MAX_PAGE = 1000
 """Keys on one page of a list."""
+
+MAX_ENCODED_CHARS = 256
+"""Characters of a secret in Argon2's own form; the library's longest default has 97."""
+
+MAX_SCOPE_CHARS = 64
+"""Characters of a scope's name."""
+
+MAX_GRACE_S = 90 * 86_400
+"""Seconds an old secret may go on after a rotation: a quarter of a year; who needs more has not rotated."""
+
+MAX_ARGON2_SECRETS = 32
+"""Imported secrets that only Argon2 can tell, at once: an unknown token may have to be tried against each."""
+
+HASH_DEADLINE_S = 2.0
+"""Seconds that somebody waits for a memory-hard hash, its turn included."""
+
+MAX_WAITING_HASHES = 4
+"""Requests that wait for their turn at it in one process: each holds a thread and a permit."""

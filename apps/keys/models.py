@@ -94,15 +94,35 @@ class ApiKey(models.Model):
 
 
 class KeySecret(models.Model):
-    """One secret that opens a key, as a digest. The current one has no end; an older one lives out its grace."""
+    """One secret that opens a key, as what is kept of it. The current one has no end; an older one lives out its grace.
+
+    `digest` is the HMAC under the pepper of `pepper_version`. A secret imported from the reference's key file keeps
+    what that file had until it is first used: its plain SHA-256 in `digest`, or Argon2's own form in `encoded`. Tokens
+    of imported secrets name no key, so these rows are found by `digest`.
+    """
+
+    class Scheme(models.TextChoices):
+        """What is kept."""
+
+        HMAC = "hmac"
+        SHA256 = "sha256"
+        ARGON2 = "argon2"
 
     key = models.ForeignKey(ApiKey, on_delete=models.CASCADE, related_name="secrets")
+    scheme = models.CharField(max_length=8, choices=Scheme.choices, default=Scheme.HMAC)
     digest = models.BinaryField(max_length=32)
+    encoded = models.CharField(max_length=limits.MAX_ENCODED_CHARS, blank=True, default="")
+    imported = models.BooleanField(default=False)
     pepper_version = models.PositiveSmallIntegerField()
     created_at = models.DateTimeField()
     ends_at = models.DateTimeField(null=True, blank=True)
 
     class Meta:
+        indexes = [
+            models.Index(fields=["digest"], condition=Q(imported=True), name="imported_secret_by_digest"),
+            models.Index(fields=["-id"], condition=Q(scheme="argon2"), name="secrets_kept_as_argon2"),
+            models.Index(fields=["pepper_version"], name="secrets_under_a_pepper"),
+        ]
         constraints = [
             models.UniqueConstraint(
                 fields=["key"], condition=Q(ends_at__isnull=True), name="key_has_one_current_secret"
@@ -111,14 +131,64 @@ class KeySecret(models.Model):
                 condition=Q(ends_at__isnull=True) | Q(ends_at__gte=F("created_at")),
                 name="key_secret_ends_after_it_began",
             ),
+            models.CheckConstraint(
+                condition=Q(scheme="hmac", encoded="", pepper_version__gte=1)
+                | Q(scheme="sha256", encoded="", pepper_version=0, imported=True)
+                | (Q(scheme="argon2", pepper_version=0, imported=True) & ~Q(encoded="")),
+                name="key_secret_is_as_its_scheme_says",
+            ),
         ]
 
     def __str__(self) -> str:
         return f"secret {self.pk} of {self.key_id}"
 
 
+class PepperRecord(models.Model):
+    """A pepper that digests were made under, known by its fingerprint: another pepper of this number is noticed."""
+
+    version = models.PositiveSmallIntegerField(primary_key=True)
+    fingerprint = models.CharField(max_length=32)
+    created_at = models.DateTimeField()
+
+    class Meta:
+        ordering = ["version"]
+        constraints = [
+            models.CheckConstraint(condition=Q(version__gte=1), name="pepper_versions_begin_at_one"),
+        ]
+
+    def __str__(self) -> str:
+        return f"pepper {self.version}"
+
+
+class KeyUse(models.Model):
+    """A right of a key that was used: which scope, first and last when (to the minute)."""
+
+    key = models.ForeignKey(ApiKey, on_delete=models.CASCADE, related_name="uses")
+    scope = models.CharField(max_length=limits.MAX_SCOPE_CHARS)
+    first_at = models.DateTimeField()
+    last_at = models.DateTimeField()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["key", "scope"], name="key_use_is_one_row_a_scope"),
+            models.CheckConstraint(condition=Q(last_at__gte=F("first_at")), name="key_use_began_before_it_ended"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.scope} by {self.key_id}"
+
+
 # The tables of grants and of the audit trail live beside their own rules.
 from apps.keys.audit.models import AuditEvent  # noqa: E402
 from apps.keys.grants.models import IssuedGrant  # noqa: E402
 
-__all__ = ["ApiKey", "AuditEvent", "IssuedGrant", "KeySecret", "Namespace", "Operator"]
+__all__ = [
+    "ApiKey",
+    "AuditEvent",
+    "IssuedGrant",
+    "KeySecret",
+    "KeyUse",
+    "Namespace",
+    "Operator",
+    "PepperRecord",
+]

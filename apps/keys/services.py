@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any
 
@@ -11,12 +11,12 @@ from django.conf import settings
 from django.db import transaction
 from django.db.models import Q
 
-from apps.keys import epoch, limits, shapes, token
+from apps.keys import epoch, limits, peppering, peppers, shapes, token
 from apps.keys.audit.services import record_in
+from apps.keys.clock import milliseconds, utc_now
 from apps.keys.models import NAMESPACE_PATTERN, ApiKey, KeySecret, Namespace
 from apps.keys.principal import EVERY_NAMESPACE, Principal
 from apps.keys.scopes import EVERYTHING, SCOPES
-from apps.keys.verify import milliseconds
 
 _COLLECTION = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 _WORKER_ID = re.compile(rf"[A-Za-z0-9_.:-]{{1,{limits.MAX_WORKER_ID_CHARS}}}")
@@ -57,11 +57,6 @@ class IssuedKey:
 
     def __repr__(self) -> str:
         return f"IssuedKey(key={self.key!r})"
-
-
-def utc_now() -> datetime:
-    """Return the present instant."""
-    return datetime.now(tz=UTC)
 
 
 def ensure_namespace(name: str, *, now: datetime | None = None) -> Namespace:
@@ -111,11 +106,52 @@ def issue_key(
             if namespace != EVERY_NAMESPACE:
                 ensure_namespace(namespace, now=now)
         key.save(force_insert=True)
-        KeySecret.objects.create(
-            key=key, digest=token.digest(secret.text), pepper_version=token.PEPPER_VERSION, created_at=now
-        )
+        _keep(secret, key, now)
         _record("key.issued", key, by=issuer, now=now, before=None)
     return IssuedKey(key=key, secret=secret.text)
+
+
+def rotate_key(
+    key_id: str, *, by: Principal, grace: timedelta = timedelta(0), now: datetime | None = None
+) -> IssuedKey:
+    """Give the key a new secret; id and all rights stay. The one before goes on for `grace` and ends exactly then.
+
+    At most two secrets open a key: one that was in its grace already ends at once. Holds in every process when this
+    returns. Raises KeyNotFound, KeyDenied where `by` holds less than the key, KeyInvalid for a key that is not live and
+    for a grace beyond its limit.
+    """
+    now = now or utc_now()
+    if not timedelta(0) <= grace <= timedelta(seconds=limits.MAX_GRACE_S):
+        raise KeyInvalid("grace", f"a grace has 0 to {limits.MAX_GRACE_S} seconds")
+    with epoch.shared().moving(), transaction.atomic(durable=True):
+        key = _locked(key_id, by=by)
+        state = key.state(now)
+        if state != "live":
+            raise KeyInvalid("key", f"the key is {state}; issue a new one")
+        secret = token.new_token(key.id, settings.KEY_ENVIRONMENT)
+        old = key.secrets.filter(ends_at=None)
+        key.secrets.exclude(ends_at=None).delete()
+        if grace:
+            old.update(ends_at=now + grace)
+        else:
+            old.delete()
+        _keep(secret, key, now)
+        _record("key.rotated", key, by=by, now=now, before=None, reason=f"grace of {grace}")
+    return IssuedKey(key=key, secret=secret.text)
+
+
+def end_old_secret(key_id: str, *, by: Principal, now: datetime | None = None) -> bool:
+    """End what is left of the grace of the key's old secret at once, in every process; returns whether there was one.
+
+    Raises KeyNotFound, and KeyDenied where `by` holds less than the key.
+    """
+    now = now or utc_now()
+    with epoch.shared().moving(), transaction.atomic(durable=True):
+        key = _locked(key_id, by=by)
+        ended, _ = key.secrets.filter(ends_at__gt=now).delete()
+        if ended:
+            _record("key.old_secret_ended", key, by=by, now=now, before=None)
+    return bool(ended)
 
 
 def revoke_key(key_id: str, *, by: Principal, now: datetime | None = None) -> ApiKey:
@@ -125,10 +161,7 @@ def revoke_key(key_id: str, *, by: Principal, now: datetime | None = None) -> Ap
     """
     now = now or utc_now()
     with epoch.shared().moving(), transaction.atomic(durable=True):
-        key = ApiKey.objects.select_for_update().filter(pk=key_id).first() if key_id.isalnum() else None
-        if key is None or not may_see(by, key):
-            raise KeyNotFound(f"there is no key '{key_id}'")
-        _check_held(key, by)
+        key = _locked(key_id, by=by)
         if key.revoked_at is None:
             before = shapes.summary(key)
             key.revoked_at = now
@@ -187,11 +220,36 @@ def may_see(reader: Principal, key: ApiKey) -> bool:
     return all(reader.may_enter(namespace) for namespace in key.namespaces)
 
 
-def _record(action: str, key: ApiKey, *, by: Principal, now: datetime, before: dict[str, Any] | None) -> None:
+def _locked(key_id: str, *, by: Principal) -> ApiKey:
+    """Return the key for a change that `by` may make. Raises KeyNotFound, KeyDenied."""
+    key = ApiKey.objects.select_for_update().filter(pk=key_id).first() if key_id.isalnum() else None
+    if key is None or not may_see(by, key):
+        raise KeyNotFound(f"there is no key '{key_id}'")
+    _check_held(key, by)
+    return key
+
+
+def _keep(secret: token.Token, key: ApiKey, now: datetime) -> None:
+    """Store the digest of a new current secret. Raises KeyRefused where the pepper is not the one it was."""
+    known = peppers.known()
+    try:
+        peppering.record_in_use(known.current, now=now)
+    except peppers.PepperRefused as refused:
+        raise KeyRefused(str(refused)) from refused
+    KeySecret.objects.create(
+        key=key, digest=known.digests(secret.text)[known.current], pepper_version=known.current, created_at=now
+    )
+
+
+def _record(
+    action: str, key: ApiKey, *, by: Principal, now: datetime, before: dict[str, Any] | None, reason: str = ""
+) -> None:
     """Add to the audit trail what happened to the key, in each namespace it opens."""
     after = shapes.summary(key)
-    at_ms = milliseconds(now)
-    record_in(key.namespaces, by, action, target=key.id, reason=key.name, before=before, after=after, at_ms=at_ms)
+    why = " ".join(filter(None, (key.name, reason)))
+    record_in(
+        key.namespaces, by, action, target=key.id, reason=why, before=before, after=after, at_ms=milliseconds(now)
+    )
 
 
 def _check_form(key: ApiKey, *, worker_id: str | None, now: datetime) -> None:

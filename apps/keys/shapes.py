@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from apps.keys.clock import milliseconds
 from apps.keys.models import ApiKey
-from apps.keys.verify import milliseconds
 
 
 def created(key: ApiKey, secret: str | None) -> dict[str, Any]:

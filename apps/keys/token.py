@@ -1,4 +1,4 @@
-"""The text form of a key's secret and its digest at rest.
+"""The text form of a key's secret. Not here: what is kept of it (`peppers.py`, `models.KeySecret`).
 
     fdb_<env>_<id>_<secret><check>
         env      1 to 16 of [a-z0-9]; a fixed prefix for secret scanners
@@ -7,16 +7,13 @@
         check    6 base62 characters: CRC-32 of everything before it
 
 A mistyped token fails its checksum and is refused without a query; that tells nothing, since anybody can compute it.
+Keys imported from the reference keep their tokens: `fdb_live_` and 48 base62 characters.
 """
 
-import hashlib
-import hmac
 import re
 import secrets
 import zlib
 from dataclasses import dataclass
-
-from django.conf import settings
 
 _ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _ID_CHARS = 12
@@ -27,8 +24,7 @@ _TOKEN = re.compile(
     rf"([0-9A-Za-z]{{{_SECRET_CHARS}}})([0-9A-Za-z]{{{_CHECK_CHARS}}})"
 )
 
-PEPPER_VERSION = 1
-"""The pepper new digests are made under."""
+_IMPORTED = re.compile(r"fdb_live_[0-9A-Za-z]{48}")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -62,16 +58,9 @@ def parse(text: str) -> Token | None:
     return Token(key_id=match.group(2), text=text)
 
 
-def digest(text: str, pepper_version: int = PEPPER_VERSION) -> bytes:
-    """Return the 32 bytes kept at rest: HMAC-SHA-256 of the whole token's text under that version of the pepper.
-
-    Raises KeyError for a pepper this instance does not have.
-    """
-    return hmac.digest(_pepper(pepper_version), text.encode("utf-8", "surrogatepass"), hashlib.sha256)
-
-
-def _pepper(version: int) -> bytes:
-    return {PEPPER_VERSION: settings.KEY_PEPPER}[version].encode()
+def is_imported_form(text: str) -> bool:
+    """Tell whether the text has the form of the reference's tokens, which name no key and carry no checksum."""
+    return _IMPORTED.fullmatch(text) is not None
 
 
 def _check(body: str) -> str:

@@ -1,28 +1,39 @@
 """From the text of a bearer token to its principal, or to nobody.
 
-Unknown id, wrong secret, revoked and expired take one path and do the same work. A verified token is remembered in
-this process (by digest, never by text) under the revocation epoch; on a database other than SQLite, which several
-hosts may share, every request reads the row.
+Unknown id, wrong secret, revoked and expired take one path and do the same work: one query by the key's id, the
+digest under every pepper there is, two comparisons in constant time. A verified token is remembered in this process
+(by a keyed hash, never by text) under the revocation epoch; on a database other than SQLite, which several hosts may
+share, every request reads the row. What is written about a use is written later, elsewhere (`bookkeeping.py`).
+Tokens of keys imported from the reference name no key: they are looked up by digest (`imported.py`).
 """
 
+import hashlib
 import hmac
 import logging
+import secrets
 import threading
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 
-from django.db import OperationalError, connection, transaction
-from django.db.models import Q
+from django.db import connection
 
-from apps.keys import epoch, token
-from apps.keys.limits import LAST_USED_STEP_S, MAX_CACHED_KEYS
+from apps.keys import bookkeeping, epoch, imported, peppers, rows, token
+from apps.keys.clock import milliseconds
+from apps.keys.limits import MAX_CACHED_KEYS
 from apps.keys.models import ApiKey, KeySecret
 from apps.keys.principal import Principal
+from apps.keys.rows import SecretRow
 
 logger = logging.getLogger("feltdb.keys")
 
-_NO_DIGEST = bytes(32)
-_MAX_LIVE_SECRETS = 2
+MAX_LIVE_SECRETS = 2
+"""Secrets that open one key at once: the current one and, for its grace, the one before."""
+
+_NOBODYS, _OTHERS = secrets.token_bytes(32), secrets.token_bytes(32)
+"""Compared where there is no row, and where the pepper is lost: no digest is ever either, and they differ."""
+
+_MARK_KEY = secrets.token_bytes(32)
 
 
 @dataclass(slots=True)
@@ -30,7 +41,6 @@ class _Remembered:
     principal: Principal
     epoch: int
     ends_at: datetime | None
-    last_used_at: datetime | None
 
 
 _remembered: dict[bytes, _Remembered] = {}
@@ -38,16 +48,23 @@ _turn = threading.Lock()
 
 
 def principal_of(text: str, *, now: datetime) -> Principal | None:
-    """Return whom the bearer token `text` authenticates at `now`, or None: unknown, wrong, revoked or expired."""
+    """Return whom the bearer token `text` authenticates at `now`, or None: unknown, wrong, revoked or expired.
+
+    Raises ApiError SERVICE_OVERLOADED where only a memory-hard hash could tell and too many are being computed.
+    """
     current = epoch.shared().read() if connection.vendor == "sqlite" else None
-    digest = token.digest(text)
-    known = _remembered.get(digest)
+    mark = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16, key=_MARK_KEY).digest()
+    known = _remembered.get(mark)
     if known is None or known.epoch != current or _ended(known.ends_at, now):
-        given = token.parse(text)
-        known = None if given is None else _look_up(given, digest, now=now, current=current)
-    if known is None:
-        return None
-    _note_use(known, now)
+        known = _looked_up(text, now=now, current=current)
+        if known is None:
+            return None
+        if current is not None:
+            with _turn:
+                if len(_remembered) >= MAX_CACHED_KEYS:
+                    _remembered.clear()
+                _remembered[mark] = known
+    bookkeeping.note_use(known.principal.key_id, now=now)
     return known.principal
 
 
@@ -57,37 +74,44 @@ def forget_all() -> None:
         _remembered.clear()
 
 
-def _look_up(given: token.Token, digest: bytes, *, now: datetime, current: int | None) -> _Remembered | None:
-    rows = list(KeySecret.objects.filter(key_id=given.key_id).select_related("key").order_by("-pk")[:_MAX_LIVE_SECRETS])
-    match: KeySecret | None = None
-    for place in range(_MAX_LIVE_SECRETS):
-        row = rows[place] if place < len(rows) else None
-        if hmac.compare_digest(bytes(row.digest) if row else _NO_DIGEST, _digest_for(row, given, digest)):
-            match = row
-    if match is None or match.key.revoked_at is not None:
+def _looked_up(text: str, *, now: datetime, current: int | None) -> _Remembered | None:
+    given = token.parse(text)
+    if given is not None:
+        digests = peppers.known().digests(text)
+        found = rows.of_key(given.key_id, MAX_LIVE_SECRETS)
+        match = _matching(found, digests)
+        _tell_of_lost_peppers(found, digests)
+    elif token.is_imported_form(text):
+        digests = peppers.known().digests(text)
+        match = imported.matching(text, digests, now=now)
+    else:
         return None
-    ends = [end for end in (match.ends_at, match.key.expires_at) if end is not None]
+    if match is None or match.revoked:
+        return None
+    ends = [end for end in (match.ends_at, match.expires_at) if end is not None]
     ends_at = min(ends) if ends else None
     if _ended(ends_at, now):
         return None
-    found = _Remembered(principal_for(match.key), -1 if current is None else current, ends_at, match.key.last_used_at)
-    if current is not None:
-        with _turn:
-            if len(_remembered) >= MAX_CACHED_KEYS:
-                _remembered.clear()
-            _remembered[digest] = found
-    return found
+    bookkeeping.note_old_form(match, digests)
+    return _Remembered(match.principal(), -1 if current is None else current, ends_at)
 
 
-def _digest_for(row: KeySecret | None, given: token.Token, digest: bytes) -> bytes:
-    """Return the digest to compare a row with: under the row's own pepper where that is another version."""
-    if row is None or row.pepper_version == token.PEPPER_VERSION:
-        return digest
-    try:
-        return token.digest(given.text, row.pepper_version)
-    except KeyError:
-        logger.error("key %s is kept under pepper version %d, which is not here", given.key_id, row.pepper_version)
-        return b""  # the same as no digest
+def _matching(found: Sequence[SecretRow], digests: Mapping[int, bytes]) -> SecretRow | None:
+    """Return the row that keeps one of the digests; always the same number of comparisons of the same length."""
+    match: SecretRow | None = None
+    for place in range(MAX_LIVE_SECRETS):
+        row = found[place] if place < len(found) else None
+        version = 0 if row is None else row.pepper_version
+        kept = _NOBODYS if row is None else row.digest
+        if hmac.compare_digest(kept, digests.get(version, _OTHERS)):
+            match = row
+    return match
+
+
+def _tell_of_lost_peppers(found: Sequence[SecretRow], digests: Mapping[int, bytes]) -> None:
+    for row in found:
+        if row.scheme == KeySecret.Scheme.HMAC and row.pepper_version not in digests:
+            logger.error("key %s is kept under pepper version %d, which is not here", row.key_id, row.pepper_version)
 
 
 def _ended(ends_at: datetime | None, now: datetime) -> bool:
@@ -105,22 +129,3 @@ def principal_for(key: ApiKey) -> Principal:
         collections=None if key.collections is None else frozenset(key.collections),
         expires_at_ms=None if key.expires_at is None else milliseconds(key.expires_at),
     )
-
-
-def _note_use(known: _Remembered, now: datetime) -> None:
-    """Write the time of use, at most once in `LAST_USED_STEP_S` over all processes. A busy database only skips it."""
-    before = now - timedelta(seconds=LAST_USED_STEP_S)
-    if known.last_used_at is not None and known.last_used_at > before:
-        return
-    known.last_used_at = now
-    stale = Q(last_used_at__isnull=True) | Q(last_used_at__lte=before)
-    try:
-        with transaction.atomic():
-            ApiKey.objects.filter(stale, pk=known.principal.key_id).update(last_used_at=now)
-    except OperationalError:
-        logger.info("last use of key %s not written: the database is busy", known.principal.key_id)
-
-
-def milliseconds(instant: datetime) -> int:
-    """Return the instant in milliseconds since 1970."""
-    return int((instant - datetime(1970, 1, 1, tzinfo=UTC)) / timedelta(milliseconds=1))

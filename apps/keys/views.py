@@ -13,7 +13,9 @@ from apps.http.limits import MAX_BODY_BYTES
 from apps.http.negotiation import JSONOnly
 from apps.http.parsers import StrictJSONParser, read_json
 from apps.http.renderers import StrictJSONRenderer
+from apps.keys import bookkeeping
 from apps.keys.authentication import KeyAuthentication
+from apps.keys.clock import utc_now
 from apps.keys.permissions import namespace_of, require_scope
 from apps.keys.principal import Principal
 
@@ -93,6 +95,7 @@ class KeyedView(APIView):
         scope = self.scopes[method]
         if scope is not None:
             require_scope(request.principal, scope)
+            bookkeeping.note_use(request.principal.key_id, scope, now=utc_now())
         if self.namespaced:
             request.namespace = namespace_of(request.principal, request.META.get("HTTP_FELTDB_NAMESPACE"))
         if self.reads_json and method in _WITH_BODY:

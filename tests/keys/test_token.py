@@ -48,19 +48,6 @@ def test_blanks_around_or_a_second_line_make_it_no_token() -> None:
     assert [token.parse(other) for other in (text + "\n", " " + text, text + "x")] == [None] * 3
 
 
-def test_the_digest_depends_on_every_part_and_on_the_pepper(settings: object) -> None:
-    one, other = token.new_token("a" * 12, "live"), token.new_token("a" * 12, "live")
-    before = token.digest(one.text)
-    assert len(before) == 32 and before == token.digest(one.text) != token.digest(other.text)
-    settings.KEY_PEPPER = "another pepper of some length"  # type: ignore[attr-defined]
-    assert token.digest(one.text) != before
-
-
-def test_a_pepper_version_that_is_not_here_is_an_error_not_a_guess() -> None:
-    with pytest.raises(KeyError):
-        token.digest(token.new_token("a" * 12, "live").text, token.PEPPER_VERSION + 1)
-
-
 def test_the_representation_of_a_token_does_not_show_it() -> None:
     made = token.new_token("a" * 12, "live")
     assert made.text not in repr(made) and made.text[-20:] not in f"{made}"

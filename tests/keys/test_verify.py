@@ -9,7 +9,6 @@ import pytest
 from django.db import connection  # noqa: F401 (the skip conditions name it)
 
 from apps.keys import services, token, verify
-from apps.keys.limits import LAST_USED_STEP_S
 from apps.keys.models import ApiKey, KeySecret
 from apps.keys.principal import operator
 
@@ -127,40 +126,6 @@ def test_memory_holds_no_secret(make_key: Callable[..., Any]) -> None:
     secret = make_key().secret
     assert holds(secret)
     assert secret not in repr(verify._remembered) and secret[-49:] not in repr(verify._remembered)
-
-
-def test_an_old_secret_holds_until_its_grace_ends_beside_the_new_one(make_key: Callable[..., Any]) -> None:
-    issued = make_key(now=NOW)
-    KeySecret.objects.filter(key=issued.key).update(ends_at=IN_AN_HOUR)
-    newer = token.new_token(issued.key.id, "live")
-    KeySecret.objects.create(
-        key=issued.key, digest=token.digest(newer.text), pepper_version=token.PEPPER_VERSION, created_at=NOW
-    )
-    assert holds(issued.secret) and holds(newer.text)
-    verify.forget_all()
-    assert not holds(issued.secret, IN_AN_HOUR) and holds(newer.text, IN_AN_HOUR)
-
-
-def test_use_is_written_at_most_once_in_the_stated_time(make_key: Callable[..., Any]) -> None:
-    issued = make_key()
-    step = timedelta(seconds=LAST_USED_STEP_S)
-
-    def used() -> datetime | None:
-        return ApiKey.objects.get(pk=issued.key.id).last_used_at
-
-    assert used() is None
-    for later, written in ((timedelta(0), NOW), (step / 2, NOW), (step, NOW + step), (step * 1.5, NOW + step)):
-        assert holds(issued.secret, NOW + later)
-        assert used() == written
-        verify.forget_all()  # as in another process
-        assert holds(issued.secret, NOW + later)
-        assert used() == written
-
-
-def test_a_refused_key_counts_as_no_use(make_key: Callable[..., Any]) -> None:
-    issued = make_key(expires_at=NOW, now=NOW - timedelta(days=1))
-    assert not holds(issued.secret)
-    assert ApiKey.objects.get(pk=issued.key.id).last_used_at is None
 
 
 def test_a_secret_under_a_pepper_that_is_lost_holds_no_more_and_the_log_says_why(

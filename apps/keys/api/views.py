@@ -9,6 +9,7 @@ from apps.http.errors import ApiError
 from apps.http.openapi import Answer, describe, path_parameter, query_parameter, ref
 from apps.keys import services, shapes
 from apps.keys.api.schemas import read_new_key
+from apps.keys.clock import utc_now
 from apps.keys.limits import DEFAULT_PAGE, MAX_PAGE
 from apps.keys.models import ApiKey
 from apps.keys.views import KeyedRequest, KeyedView
@@ -78,7 +79,7 @@ class Keys(KeyedView):
         try:
             page = services.list_keys(
                 reader=request.principal,
-                now=services.utc_now(),
+                now=utc_now(),
                 namespace=asked.get("namespace") or None,
                 after=asked.get("cursor") or None,
                 limit=_limit(asked.get("limit")),

@@ -23,6 +23,7 @@ from typing import Any
 
 from apps.http import canonical_json
 from apps.http.errors import ApiError
+from apps.keys.clock import milliseconds
 from apps.keys.grants import rules
 from apps.keys.grants.errors import GrantExpired, GrantInvalid, GrantRefused, GrantRevoked, GrantScopeDenied
 from apps.keys.grants.form import GrantSubject, SignedGrant, read_signed
@@ -32,7 +33,7 @@ from apps.keys.grants.limits import MAX_DEPTH
 from apps.keys.grants.models import IssuedGrant
 from apps.keys.grants.resources import SCHEME, check_address
 from apps.keys.grants.signing import check_signature
-from apps.keys.verify import milliseconds, principal_for
+from apps.keys.verify import principal_for
 
 POLICY = "feltdb.resource-authorization.v1"
 ALLOWED = "GRANT_ALLOWED"

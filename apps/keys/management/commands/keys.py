@@ -10,6 +10,7 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from apps.keys import services, shapes
+from apps.keys.clock import utc_now
 from apps.keys.commands import PlainCommand, add_json_option
 from apps.keys.limits import DEFAULT_PAGE, MAX_PAGE
 from apps.keys.models import ApiKey
@@ -78,7 +79,7 @@ class Command(PlainCommand):
         getattr(self, "_" + options["subcommand"])(options)
 
     def _create(self, options: dict[str, Any]) -> None:
-        now = services.utc_now()
+        now = utc_now()
         expires_at = now + options["expires_in"] if options["expires_in"] else options["expires_at"]
         path: Path | None = options["secret_file"]
         descriptor = None if path is None else self._new_secret_file(path)
@@ -126,7 +127,7 @@ class Command(PlainCommand):
     def _list(self, options: dict[str, Any]) -> None:
         page = services.list_keys(
             reader=OPERATOR,
-            now=services.utc_now(),
+            now=utc_now(),
             namespace=options["namespace"],
             live_only=not options["all"],
             after=options["after"],
@@ -135,7 +136,7 @@ class Command(PlainCommand):
         if options["json"]:
             self.emit({"keys": [shapes.summary(key) for key in page.keys], "next_cursor": page.next_after})
             return
-        now = services.utc_now()
+        now = utc_now()
         for key in page.keys:
             self.stdout.write(f"{key.id}  {key.state(now):<8}  {','.join(key.namespaces):<16}  {key.name}")
         if not page.keys:
@@ -158,7 +159,7 @@ class Command(PlainCommand):
         lines = {
             "id": key.id,
             "name": key.name,
-            "state": key.state(services.utc_now()),
+            "state": key.state(utc_now()),
             "acts as": f"worker {key.worker_id}" if key.worker_id else key.kind,
             "namespaces": " ".join(key.namespaces),
             "scopes": " ".join(key.scopes),

@@ -13,12 +13,12 @@ from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 
 from apps.http.pages.readonly import ReadOnlyAdmin
-from apps.keys import services
+from apps.keys import console, services
 from apps.keys.audit import admin as _audit_pages  # noqa: F401  (registers its page)
 from apps.keys.clock import utc_now
 from apps.keys.grants import admin as _grant_pages  # noqa: F401  (registers its page)
 from apps.keys.models import ApiKey, Namespace
-from apps.keys.principal import Principal, operator
+from apps.keys.principal import Principal
 from apps.keys.scopes import SCOPES
 
 
@@ -26,7 +26,7 @@ def acting(request: HttpRequest) -> Principal:
     """Return the principal of the superuser at the console, who runs the instance. Nobody else acts on keys here."""
     if not request.user.is_active or not request.user.is_superuser:
         raise PermissionDenied
-    return operator(request.user.get_username())
+    return console.acting(request)
 
 
 class Words(forms.CharField):

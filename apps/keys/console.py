@@ -4,8 +4,9 @@ from dataclasses import dataclass
 
 from django.http import HttpRequest
 
-from apps.keys.models import Namespace
-from apps.keys.principal import Principal, operator
+from apps.keys import people
+from apps.keys.models import Namespace, Operator
+from apps.keys.principal import Principal
 
 SESSION_KEY = "console_namespace"
 FIRST_CHOICE = "default"
@@ -22,8 +23,9 @@ class NamespaceChoice:
 
 
 def acting(request: HttpRequest) -> Principal:
-    """Return who acts: the person who is signed in, as history names them. Whether they may is not asked here."""
-    return operator(request.user.get_username())
+    """Return who acts: the person who is signed in, with what they hold. Whether they may is the services' question."""
+    assert isinstance(request.user, Operator)  # noqa: S101 - the console is behind the sign-in
+    return people.principal_of(request.user)
 
 
 def namespace_choice(request: HttpRequest) -> NamespaceChoice:

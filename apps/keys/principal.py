@@ -47,7 +47,8 @@ class Principal:
     """An authenticated caller and everything it holds.
 
     `kind` is service, worker, human or agent; `identity` its own id where it has one (a worker's id, a person's);
-    `worker_id` is set for a key that *is* one worker. `collections` None means all.
+    `worker_id` is set for a key that *is* one worker, `person_id` for somebody with an account of this instance, who
+    comes in without a key. `collections` None means all.
     """
 
     kind: str
@@ -56,6 +57,7 @@ class Principal:
     namespaces: frozenset[str]
     identity: str = ""
     worker_id: str | None = None
+    person_id: int | None = None
     collections: frozenset[str] | None = None
     expires_at_ms: int | None = None
     subject: Subject = field(init=False)
@@ -78,6 +80,11 @@ class Principal:
         """Tell whether the collection is one of this principal's."""
         return self.collections is None or collection in self.collections
 
+    @property
+    def runs_the_instance(self) -> bool:
+        """Tell whether this is somebody at the console, signed in, or at the command line: no program with a key."""
+        return not self.key_id
+
     def may_act_as_worker(self, worker_id: str) -> bool:
         """Tell whether the principal is exactly that worker."""
         return self.subject.is_worker(worker_id)
@@ -89,7 +96,7 @@ class Principal:
 
 
 def operator(name: str) -> Principal:
-    """Return the principal of whoever runs the instance: the command line, or a superuser of the console."""
+    """Return the principal of whoever runs the instance from its command line, or of the instance itself."""
     return Principal(
         kind="human",
         key_id="",

@@ -11,7 +11,7 @@ The order is fixed, and the first thing that does not hold is the answer:
      7 record              this instance's own: not revoked, this form  GRANT_REVOKED, GRANT_INVALID
      8 authority           capability (literal) and a covering scope    GRANT_SCOPE_DENIED
      9 constraints         against the whole context                    GRANT_SCOPE_DENIED
-    10 origin              the key it came from still lives and holds   GRANT_REVOKED, GRANT_EXPIRED
+    10 origin              the key or person it came from still holds   GRANT_REVOKED, GRANT_EXPIRED
     11 its parent          2, 3, 6 to 10 for the parent's own subject, and the child is narrower; and so on upwards
 
 The walk upwards is a loop with a bound on its length; an ancestor met twice ends it.
@@ -33,6 +33,7 @@ from apps.keys.grants.limits import MAX_DEPTH
 from apps.keys.grants.models import IssuedGrant
 from apps.keys.grants.resources import SCHEME, check_address
 from apps.keys.grants.signing import check_signature
+from apps.keys.people import principal_of
 from apps.keys.verify import principal_for
 
 POLICY = "feltdb.resource-authorization.v1"
@@ -111,8 +112,8 @@ def check_standing(row: IssuedGrant, *, ring: Ring, now_ms: int) -> int:
 
 
 def stored(tenant_id: str, grant_id: str) -> IssuedGrant | None:
-    """Return this instance's record of a grant, with the key it came from."""
-    found = IssuedGrant.objects.select_related("key").filter(namespace=tenant_id, grant_id=grant_id)
+    """Return this instance's record of a grant, with the key or person it came from."""
+    found = IssuedGrant.objects.select_related("key", "person").filter(namespace=tenant_id, grant_id=grant_id)
     return next(iter(found.order_by()[:1]), None)
 
 
@@ -191,26 +192,33 @@ def _check_link(link: _Link, now_ms: int) -> None:
 
 
 def _check_origin(link: _Link, now_ms: int) -> None:
-    """Hold that a grant dies with the key it came from, its expiry or its narrowing."""
-    key, grant = link.row.key, link.signed.grant
-    if key is None:
+    """Hold that a grant dies with the key or the person it came from, their end or their narrowing."""
+    row, grant = link.row, link.signed.grant
+    key, person = row.key, row.person
+    if key is not None:
+        if key.revoked_at is not None:
+            raise GrantRevoked("the key that the grant came from is revoked")
+        if key.expires_at is not None and milliseconds(key.expires_at) <= now_ms:
+            raise GrantExpired("the key that the grant came from has expired")
+        origin, giver = principal_for(key), "key"
+    elif person is not None:
+        if not person.is_active:
+            raise GrantRevoked("the person that the grant came from was stopped")
+        origin, giver = principal_of(person), "person"
+    else:
         return
-    if key.revoked_at is not None:
-        raise GrantRevoked("the key that the grant came from is revoked")
-    if key.expires_at is not None and milliseconds(key.expires_at) <= now_ms:
-        raise GrantExpired("the key that the grant came from has expired")
     # A delegated grant's authority is its parent's, not the delegating key's: there the key only has to be alive.
-    first = link.row.depth == 0
+    first = row.depth == 0
     try:
         check_holds(
-            principal_for(key),
+            origin,
             tenant_id=grant.tenant_id,
             application_id=grant.application_id,
             capabilities=grant.capabilities if first else (),
             resources=grant.resources if first else (),
         )
     except GrantScopeDenied as refused:
-        raise GrantRevoked("the key that the grant came from holds less now") from refused
+        raise GrantRevoked(f"the {giver} that the grant came from holds less now") from refused
 
 
 def _decision(question: Question, now_ms: int, grant_id: str | None, *, code: str, reason: str) -> Decision:

@@ -13,8 +13,8 @@ class IssuedGrant(models.Model):
     """One grant this instance signed. Only its revocation is ever written again.
 
     `document` is the signed grant as JSON; a revocation signs it again with status REVOKED, while `digest` stays that
-    of the form in which it was given. `key` is the key whose holder asked, None for an operator at the console or the
-    command line. `shared_as` is set for grants issued without being asked for by name: one for each such text.
+    of the form in which it was given. `key` is the key whose holder asked, or `person` who asked without one; neither
+    for the command line. `shared_as` is set for grants issued without being asked for by name: one for each such text.
     """
 
     namespace = models.CharField(max_length=63)
@@ -25,6 +25,7 @@ class IssuedGrant(models.Model):
     subject_kind = models.CharField(max_length=16)
     subject_id = models.CharField(max_length=limits.MAX_TEXT_CHARS)
     key = models.ForeignKey("keys.ApiKey", null=True, blank=True, on_delete=models.PROTECT, related_name="grants")
+    person = models.ForeignKey("keys.Operator", null=True, blank=True, on_delete=models.PROTECT, related_name="grants")
     parent = models.ForeignKey("self", null=True, blank=True, on_delete=models.PROTECT, related_name="children")
     depth = models.PositiveSmallIntegerField()
     issued_at_ms = models.BigIntegerField()
@@ -49,6 +50,14 @@ class IssuedGrant(models.Model):
                 fields=["namespace", "key", "shared_as"],
                 condition=~Q(shared_as="") & Q(revoked_at_ms__isnull=True),
                 name="grant_shared_once",
+            ),
+            models.UniqueConstraint(
+                fields=["namespace", "person", "shared_as"],
+                condition=~Q(shared_as="") & Q(revoked_at_ms__isnull=True),
+                name="grant_shared_once_by_a_person",
+            ),
+            models.CheckConstraint(
+                condition=Q(key__isnull=True) | Q(person__isnull=True), name="grant_comes_from_a_key_or_a_person"
             ),
             models.CheckConstraint(
                 condition=Q(parent__isnull=True, depth=0)

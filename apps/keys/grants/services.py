@@ -278,7 +278,11 @@ def _shared_end(principal: Principal, now_ms: int) -> int:
 
 def _shared(grant: Grant, principal: Principal, shared_as: str) -> IssuedGrant | None:
     found = IssuedGrant.objects.filter(
-        namespace=grant.tenant_id, key_id=principal.key_id or None, shared_as=shared_as, revoked_at_ms__isnull=True
+        namespace=grant.tenant_id,
+        key_id=principal.key_id or None,
+        person_id=principal.person_id,
+        shared_as=shared_as,
+        revoked_at_ms__isnull=True,
     )
     return next(iter(found.order_by()[:1]), None)
 
@@ -321,6 +325,7 @@ def _store(
         subject_kind=grant.subject.kind,
         subject_id=grant.subject.id,
         key_id=principal.key_id or None,
+        person_id=principal.person_id,
         parent=parent,
         depth=0 if parent is None else parent.depth + 1,
         issued_at_ms=grant.issued_at * 1000,

@@ -7,7 +7,7 @@ import hashlib
 import struct
 from typing import Any
 
-from feltdb_engine import frame, indexes, payload, view
+from feltdb_engine import floors, frame, indexes, payload, view
 from feltdb_engine.frame import Frame
 from feltdb_engine.indexes import Maintained
 from feltdb_engine.limits import FEED_INDEX_STRIDE_BYTES
@@ -36,6 +36,10 @@ def apply(target: View, txn: Transaction, state: State, found: Frame) -> State:
         txn.delete(view.RECOVERY_KEY)
     elif found.kind == frame.INDEX:
         indexes.change(txn, found.payload)
+    elif found.kind == frame.PIN:
+        floors.change_pins(txn, found.payload)
+    elif found.kind == frame.COMPACTION:
+        floors.change_floor(txn, found.payload)
     after = State(
         found.end,
         found.crc,
@@ -77,7 +81,7 @@ def _transaction(target: View, txn: Transaction, state: State, found: Frame) -> 
             puts.append((key, entry + operation.value))
             if kind == payload.INSERT:
                 live[name] = live.get(name, 0) + 1
-                if operation.previous:
+                if version > 1:
                     txn.delete(key, db=target.tombstones)
         versions.append(version)
     _put_records(target, txn, puts)

@@ -27,7 +27,10 @@ class StateView(Protocol):
         """The entry of a live record."""
 
     def tombstone(self, key: bytes) -> bytes | None:
-        """The entry of a deleted record."""
+        """The entry of a deleted record that is remembered."""
+
+    def version_floor(self, collection: bytes) -> int:
+        """At least every version that forgotten records of the collection ever had."""
 
     def transaction(self, digest: bytes) -> StoredTransaction | None:
         """The first outcome of a transaction id."""
@@ -143,6 +146,8 @@ def _change(view: StateView, change: Change) -> tuple[LoggedOperation | None, in
     version, previous = ENTRY.unpack_from(entry)[:2] if entry is not None else (0, 0)
     if change.if_version is not None and change.if_version != (version if present else 0):
         _refuse("version", change.collection, change.id, change.if_version, version if present else 0)
+    if entry is None and kind != "delete":
+        version = view.version_floor(change.collection)
     if kind == "insert" and present:
         _refuse("absent", change.collection, change.id, 0, version)
     if not present and kind in ("update", "merge"):

@@ -5,6 +5,9 @@ EngineError
 ├── InvalidValue          INVALID_VALUE            (pointer)
 ├── InvalidQuery          INVALID_QUERY            (pointer)
 ├── InvalidCursor         INVALID_CURSOR
+├── InvalidPin            INVALID_PIN              (pointer)
+├── PinNotFound           PIN_NOT_FOUND
+├── TooManyPins           TOO_MANY_PINS
 ├── RecordNotFound        RECORD_NOT_FOUND
 ├── PreconditionFailed    PRECONDITION_FAILED      (predicate, expected, actual)
 ├── IdempotencyConflict   IDEMPOTENCY_CONFLICT
@@ -66,6 +69,24 @@ class InvalidCursor(EngineError):
     """A query cursor that was not made by this query."""
 
     code = "INVALID_CURSOR"
+
+
+class InvalidPin(EngineError):
+    """A pin's name, sequence or time that breaks the rules; `details["pointer"]` names the place."""
+
+    code = "INVALID_PIN"
+
+
+class PinNotFound(EngineError):
+    """No pin of that name is held."""
+
+    code = "PIN_NOT_FOUND"
+
+
+class TooManyPins(EngineError):
+    """The store holds as many pins as it may, and none of them has expired."""
+
+    code = "TOO_MANY_PINS"
 
 
 class RecordNotFound(EngineError):

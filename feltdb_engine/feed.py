@@ -4,7 +4,8 @@ A transaction is never split over pages. Waiting is bounded polling of a shared 
 """
 
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from typing import NoReturn
 
 from feltdb_engine import frame, limits, payload, positions, view
 from feltdb_engine.core import Core
@@ -42,12 +43,9 @@ class Feed:
 
     def start(self) -> Cursor:
         """Before the oldest operation there is."""
-        return Cursor(instance_id=self._ancestry().current.hex(), sequence=self.floor)
-
-    @property
-    def floor(self) -> int:
-        """The sequence before the oldest operation there is."""
-        return self._core.manifest.start.sequence
+        with self._core.view.read() as txn:
+            current, floor = Ancestry(view.timelines(txn)).current, view.floor(txn).sequence
+        return Cursor(instance_id=current.hex(), sequence=floor)
 
     def _ancestry(self) -> Ancestry:
         with self._core.view.read() as txn:
@@ -62,25 +60,29 @@ class Feed:
         head = self._words[self._head_word]
         with self._core.view.read() as txn:
             ancestry = Ancestry(view.timelines(txn))
-            sequence, rewound_from = (self.floor, None) if after is None else ancestry.resolve(after, head)
-            if sequence < self.floor:
-                raise FeedCompacted("The history after this cursor is gone.", floor=self.floor, head=head)
-            place = self._core.view.feed_position(txn, sequence) if sequence < head else None
+            floor = view.floor(txn)
+            sequence, rewound_from = (floor.sequence, None) if after is None else ancestry.resolve(after, head)
+            _refuse_below(floor, sequence, head)
+            begin = floor.start.position
+            place = self._core.view.feed_position(txn, sequence, begin) if sequence < head else None
         operations: list[Operation] = []
         if sequence < head:
-            sequence = self._collect(operations, place, sequence, head, limit, wanted, ancestry)
+            log = self._core.log
+            log.forget_before(begin)
+            frames = log.frames(floor.start) if place is None else log.frames_from(place)
+            sequence = self._collect(operations, frames, sequence, head, limit, wanted, ancestry)
         return Changes(
             operations=tuple(operations),
             cursor=Cursor(instance_id=ancestry.current.hex(), sequence=sequence),
             head=head,
-            floor=self.floor,
+            floor=floor.sequence,
             rewound_from=rewound_from,
         )
 
     def _collect(
         self,
         operations: list[Operation],
-        place: tuple[int, int] | None,
+        frames: Iterator[Frame],
         after: int,
         head: int,
         limit: int,
@@ -88,8 +90,6 @@ class Feed:
         ancestry: Ancestry,
     ) -> int:
         """Gather operations after a sequence; gives the sequence reached."""
-        log = self._core.log
-        frames = log.frames(self._core.manifest.start) if place is None else log.frames_from(place[1])
         size, reached = 0, after
         for found in frames:
             if found.last <= after:
@@ -107,10 +107,13 @@ class Feed:
             if reached >= head:
                 break
         if reached == after:
-            self._damaged(after)
+            self._missing(after, head)
         return reached
 
-    def _damaged(self, after: int) -> None:
+    def _missing(self, after: int, head: int) -> NoReturn:
+        """A compaction may have passed while we read; anything else is damage."""
+        with self._core.view.read() as txn:
+            _refuse_below(view.floor(txn), after, head)
         raise LogCorrupt(
             f"The log has no whole frame after sequence {after}, although it was durable.",
             segment=None,
@@ -133,6 +136,11 @@ class Feed:
             time.sleep(min(pause, left))
             pause = min(pause * 1.25, limits.FEED_POLL_MAX_S)
         return True
+
+
+def _refuse_below(floor: view.Floor, sequence: int, head: int) -> None:
+    if sequence < floor.sequence:
+        raise FeedCompacted("The history after this cursor is gone.", floor=floor.sequence, head=head)
 
 
 def _operations(found: Frame, after: int, wanted: set[bytes] | None, instance: bytes) -> list[Operation]:

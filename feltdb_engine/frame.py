@@ -6,7 +6,8 @@ All numbers are little-endian. Positions are byte offsets over the whole log. A 
      4  u32  length            of the whole frame, padding included; a multiple of 8; 0 = nothing here
      8  u32  magic             "FLT1"
     12  u32  previous_crc      the seed, so that a frame past damage can still be judged alone
-    16  u8   kind              1 transaction, 2 timeline, 3 recovery, 4 acknowledgement, 5 segment, 6 index
+    16  u8   kind              1 transaction, 2 timeline, 3 recovery, 4 acknowledgement, 5 segment, 6 index, 7 pin,
+                              8 compaction
     17  u8   flags             0 (a reader refuses bits it does not know)
     18  u16  reserved          0
     20  u32  operations        in it; they have the sequences base+1 .. base+operations
@@ -39,7 +40,9 @@ RECOVERY: Final = 3
 ACKNOWLEDGEMENT: Final = 4
 SEGMENT: Final = 5
 INDEX: Final = 6
-KINDS: Final = frozenset((TRANSACTION, TIMELINE, RECOVERY, ACKNOWLEDGEMENT, SEGMENT, INDEX))
+PIN: Final = 7
+COMPACTION: Final = 8
+KINDS: Final = frozenset((TRANSACTION, TIMELINE, RECOVERY, ACKNOWLEDGEMENT, SEGMENT, INDEX, PIN, COMPACTION))
 
 _BODY: Final = struct.Struct("<IIIBBHIQQQqII")
 _CRC: Final = struct.Struct("<I")

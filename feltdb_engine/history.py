@@ -39,13 +39,16 @@ def history(
         entry = core.view.record(txn, key) or core.view.tombstone(txn, key)
         newest = view.ENTRY.unpack_from(entry)[1] if entry is not None else 0
         ancestry = Ancestry(view.timelines(txn))
-        places = _Places(core, txn)
+        floor = view.floor(txn)
+        places = _Places(core, txn, floor)
         sequence = newest if from_sequence is None else from_sequence
         if not 0 <= sequence <= newest:
             raise InvalidCursor("This sequence is not one of the record's.")
-        floor = core.manifest.start.sequence
-        while sequence > floor and len(operations) < limit and size < limits.CHANGES_MAX_BYTES:
+        while sequence > floor.sequence and len(operations) < limit and size < limits.CHANGES_MAX_BYTES:
             found = places.frame_of(sequence)
+            if found is None:
+                sequence = 0  # a compaction has passed it while we read
+                break
             head = payload.decode_transaction(found.payload, found.operations)
             logged = list(payload.decode_operations(found.payload, head.offset, found.operations))
             one = logged[sequence - found.base - 1]
@@ -56,26 +59,30 @@ def history(
             size += len(one.value)
             sequence = one.previous
     reader.settle(newest)
-    return History(operations=tuple(operations), next_sequence=sequence if sequence > floor else None)
+    return History(operations=tuple(operations), next_sequence=sequence if sequence > floor.sequence else None)
 
 
 class _Places:
     """Finds frames by sequence."""
 
-    def __init__(self, core: Core, txn: view.Transaction) -> None:
+    def __init__(self, core: Core, txn: view.Transaction, floor: view.Floor) -> None:
         self._core = core
         self._txn = txn
+        self._start = floor.start
 
-    def frame_of(self, sequence: int) -> Frame:
-        """The transaction that holds a sequence. Raises LogCorrupt."""
+    def frame_of(self, sequence: int) -> Frame | None:
+        """The transaction that holds a sequence, None where it has been compacted away. Raises LogCorrupt."""
         log = self._core.log
-        place = self._core.view.feed_position(self._txn, sequence - 1)
-        frames = log.frames(self._core.manifest.start) if place is None else log.frames_from(place[1])
+        place = self._core.view.feed_position(self._txn, sequence - 1, self._start.position)
+        frames = log.frames(self._start) if place is None else log.frames_from(place)
         for found in frames:
             if found.last >= sequence:
                 if found.base < sequence and found.kind == frame.TRANSACTION:
                     return found
                 break
+        with self._core.view.read() as now:
+            if sequence <= view.floor(now).sequence:
+                return None
         raise LogCorrupt(
             f"The log has no whole frame with sequence {sequence}, although the view names it.",
             segment=None,

@@ -27,6 +27,10 @@ PREPARE_AHEAD_BYTES: Final = 1 << 19
 READ_CHUNK_MIN_BYTES: Final = 1 << 14  # most readers want the last few frames
 READ_CHUNK_MAX_BYTES: Final = 1 << 18
 
+# Pins. Every compaction reads all of them in the writer's turn.
+PINS_MAX: Final = 1000
+PIN_NAME_MAX_CHARS: Final = 128
+
 # The feed's index names a frame about every so many bytes; a reader skips at most that much.
 FEED_INDEX_STRIDE_BYTES: Final = 1 << 14
 CHANGES_MAX_OPERATIONS: Final = 10_000

@@ -175,6 +175,15 @@ class CollectionInfo:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Pin:
+    """Compaction keeps every operation after `sequence` until `expires_at_ms` (Unix milliseconds; None = never)."""
+
+    name: str
+    sequence: int
+    expires_at_ms: int | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class IndexInfo:
     """A declared index; queries use it once it is `complete`."""
 
@@ -188,7 +197,8 @@ class IndexInfo:
 class Health:
     """What the store observes of itself. `storage` is an observation, never a promise.
 
-    Positions are byte offsets over the whole log; `head` and `floor` are sequences.
+    Positions are byte offsets over the whole log; `head`, `floor` and `snapshot` are sequences. What happened up to
+    `floor` is no longer in the feed; `snapshot` is where the newest snapshot begins, None where there is none.
     """
 
     storage: Literal["clean", "recovered-incomplete-write", "failed", "rebuilding"]
@@ -201,4 +211,5 @@ class Health:
     durable: int
     head: int
     floor: int
+    snapshot: int | None = None
     reasons: tuple[str, ...] = field(default=())

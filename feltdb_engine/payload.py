@@ -35,6 +35,12 @@ Acknowledgement (kind 4): empty; the recoveries before it were seen by an operat
 Index (kind 6): a JSON object, {"act": "declare", "collection", "name", "fields"} or {"act": "drop", "collection",
 "name"}.
 
+Pin (kind 7): a JSON object, {"act": "pin", "name", "sequence", "expires_at_ms" (null = never), "gone": [names that
+had expired]} or {"act": "unpin", "names": [...]}.
+
+Compaction (kind 8): a JSON object, {"act": "versions", "floors": {collection: version}} or {"act": "floor",
+"floor": [position, crc, epoch, sequence, at_ms], "ids_from": sequence, "snapshot": [position, sequence]}.
+
 Segment (kind 5), the first frame of every segment file:
 
      0  8s   magic             "FELTSEG" and a zero byte

@@ -146,12 +146,13 @@ class Reader:
         with self._begin() as txn:
             return view.timelines(txn)
 
-    def health(self, floor: int) -> Health:
+    def health(self) -> Health:
         """What can be observed now."""
         words = self._words
         with self._begin() as txn:
             state = view.state(txn)
             cut = view.recovery(txn)
+            floor = view.floor(txn)
         storage: Storage = "clean" if cut is None else "recovered-incomplete-write"
         if words[positions.STATE] == positions.FAILED:
             storage = "failed"
@@ -167,7 +168,8 @@ class Reader:
             written=words[positions.WRITTEN],
             durable=words[positions.DURABLE],
             head=words[_DURABLE_SEQUENCE],
-            floor=floor,
+            floor=floor.sequence,
+            snapshot=floor.snapshot_sequence if floor.snapshot else None,
         )
 
     def settle(self, sequence: int) -> None:

@@ -65,6 +65,11 @@ class Log:
         """Let go of all files; they are opened anew when needed, and closed once no thread reads them."""
         self._open.clear()
 
+    def forget_before(self, position: int) -> None:
+        """Let go of the files before the segment that starts at `position`: compaction has removed their names."""
+        for start in [start for start in list(self._open) if start < position]:
+            self._open.pop(start, None)
+
     def read(self, position: int, size: int) -> bytes:
         """Up to `size` bytes, never past the segment; what was never written reads as an end."""
         start = self.start_of(position)

@@ -41,6 +41,7 @@ def stats(core: Core) -> Stats:
             name: txn.stat(getattr(core.view, name))["entries"] for name in ("records", "tombstones", "transactions")
         }
         lines = len(view.timelines(txn))
+        floor = view.floor(txn)
         info = core.view.env.info()
     page = core.view.env.stat()["psize"]
     return Stats(
@@ -48,12 +49,12 @@ def stats(core: Core) -> Stats:
         instance_id=state.instance.hex(),
         timelines=lines,
         head=words[positions.DURABLE_SEQUENCE],
-        floor=core.manifest.start.sequence,
+        floor=floor.sequence,
         written=words[positions.WRITTEN],
         durable=words[positions.DURABLE],
         segments=len(starts),
         segment_bytes=core.log.capacity,
-        log_bytes=state.position - core.manifest.start.position,
+        log_bytes=state.position - floor.start.position,
         log_disk_bytes=sum(_on_disk(core.log.path(start)) for start in starts),
         view_bytes=(info["last_pgno"] + 1) * page,
         view_disk_bytes=_on_disk(core.path / exclusive.VIEW / "data.mdb"),

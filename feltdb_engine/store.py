@@ -20,7 +20,6 @@ from feltdb_engine.durability import Durability, refusal
 from feltdb_engine.errors import (
     EngineError,
     FormatUnsupported,
-    ReadOnlyStore,
     StoreClosed,
     StoreForked,
     StoreRebuilding,
@@ -237,8 +236,7 @@ class Store(Upkeep, Questions):
         IdempotencyConflict, TransactionTooLarge, DeadlineExceeded and the storage errors, each saying whether it is
         committed.
         """
-        if self._read_only:
-            raise ReadOnlyStore("The store was opened read-only.")
+        self._refuse_read_only()
         request = requests.build(
             mutations,
             preconditions,
@@ -310,8 +308,7 @@ class Store(Upkeep, Questions):
     @guarded
     def acknowledge_recovery(self) -> None:
         """An operator has seen the last recovery: health is clean again."""
-        if self._read_only:
-            raise ReadOnlyStore("The store was opened read-only.")
+        self._refuse_read_only()
         self._writer.own(
             lambda txn, state: self._writer.append_own(txn, state, frame.ACKNOWLEDGEMENT, b""),
             time.monotonic() + limits.TURN_WAIT_S,
@@ -320,7 +317,7 @@ class Store(Upkeep, Questions):
     @guarded
     def health(self) -> Health:
         """What the store observes of itself."""
-        return self._reader.health(self._feed.floor)
+        return self._reader.health()
 
 
 class _Shut:

@@ -7,14 +7,14 @@ import lmdb
 
 from feltdb_engine import backup as backups
 from feltdb_engine import history as histories
-from feltdb_engine import limits, positions, verify
+from feltdb_engine import limits, pinning, positions, verify
 from feltdb_engine import stats as statistics
 from feltdb_engine.bundle import BackupInfo
 from feltdb_engine.core import Core
 from feltdb_engine.durability import Durability
 from feltdb_engine.errors import ReadOnlyStore, StoreRebuilding
 from feltdb_engine.guard import guarded
-from feltdb_engine.model import Operation
+from feltdb_engine.model import Operation, Pin
 from feltdb_engine.reading import Reader
 from feltdb_engine.view import State, Transaction
 from feltdb_engine.walk import Progress
@@ -37,6 +37,10 @@ class Upkeep:
         """See `Store`."""
         raise NotImplementedError
 
+    def _refuse_read_only(self) -> None:
+        if self._read_only:
+            raise ReadOnlyStore("The store was opened read-only.")
+
     @guarded
     def verify(self, progress: Progress | None = None) -> verify.Verification:
         """Hold log and view against each other while serving; what is found is listed, never raised.
@@ -47,8 +51,7 @@ class Upkeep:
 
     def rebuild_view(self) -> None:
         """Make the view again from the log. Raises StoreRebuilding while another process holds on to the old one."""
-        if self._read_only:
-            raise ReadOnlyStore("The store was opened read-only.")
+        self._refuse_read_only()
 
         def act(_txn: Transaction, state: State) -> Outcome:
             self._core.words[positions.STATE] = positions.RENEW
@@ -60,6 +63,27 @@ class Upkeep:
             self._recover_from(error)
             return
         self.renew()
+
+    @guarded
+    def pin(self, name: str, sequence: int, expires_at_ms: int | None, *, now_ms: int | None = None) -> None:
+        """Keep every operation after `sequence` until a time (None = for ever); the same name again moves the pin.
+
+        Raises InvalidPin, TooManyPins, FeedCompacted (below the floor), CursorAhead (beyond the head).
+        """
+        self._refuse_read_only()
+        pinning.pin(self._writer, name, sequence, expires_at_ms, _now_ms(now_ms))
+
+    @guarded
+    def unpin(self, name: str) -> None:
+        """Let a pin go. Raises PinNotFound."""
+        self._refuse_read_only()
+        pinning.unpin(self._writer, name)
+
+    @guarded
+    def pins(self, *, now_ms: int | None = None) -> list[Pin]:
+        """The pins that have not expired, in name order."""
+        with self._core.view.read() as txn:
+            return pinning.held(txn, _now_ms(now_ms))
 
     @guarded
     def stats(self) -> statistics.Stats:
@@ -89,3 +113,7 @@ class Upkeep:
         Raises DestinationExists.
         """
         return backups.backup(self._core, self._durability, Path(dest).absolute(), progress)
+
+
+def _now_ms(given: int | None) -> int:
+    return time.time_ns() // 1_000_000 if given is None else given

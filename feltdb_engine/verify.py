@@ -106,8 +106,8 @@ def _compare(actual: View, txn: Transaction, replay: View, expected: Transaction
             expected.cursor(db=getattr(replay, name)) as right,
         ):
             _compare_cursors(name, left, right, walk, prefix=b"")
-    own = (view.STATE_KEY, view.RECOVERY_KEY, *((view.INDEXES_KEY,) if indexes else ()))
-    for prefix in (*own, view.COLLECTION_PREFIX, view.TIMELINE_PREFIX):
+    own = (view.STATE_KEY, view.RECOVERY_KEY, view.FLOOR_KEY, *((view.INDEXES_KEY,) if indexes else ()))
+    for prefix in (*own, view.COLLECTION_PREFIX, view.TIMELINE_PREFIX, view.PIN_PREFIX):
         with txn.cursor() as left, expected.cursor() as right:
             _compare_cursors("state", left, right, walk, prefix=prefix)
 

@@ -1,6 +1,6 @@
 """The view: the latest state as an LMDB environment that many processes map. This module alone knows its layout.
 
-It can be deleted at any time: `apply.py` makes it again from the log. Layout, format number 1 (`FORMAT`; another number
+It can be deleted at any time: `apply.py` makes it again from the log. Layout, format number 2 (`FORMAT`; another number
 means rebuild), numbers little-endian except in keys, where they are big-endian so that they sort:
 
     unnamed     00 "state"             u64 position, u32 crc, u32 timeline, u64 epoch, u64 sequence, i64 at_ms, 16s
@@ -8,8 +8,13 @@ means rebuild), numbers little-endian except in keys, where they are big-endian 
                                    u64 begin: where the frame that ends at position begins
                 00 "recovery"          u64 position, u64 discarded: the last recovery nobody has acknowledged
                 00 "indexes"           JSON: the declared indexes, see `indexes.py`
-                01 collection          u64 live records, u64 sequence of its last write, u64 version floor (0)
+                01 collection          u64 live records, u64 sequence of its last write, u64 version floor
                 02 u32 ordinal         16s instance, 16s parent, u64 fork, u64 reserved
+                03 name                u64 sequence, i64 expires_at_ms (the highest = never): a pin
+                00 "floor"             u64 position, u32 crc, u64 epoch, u64 sequence, i64 at_ms: the chain before the
+                                       oldest frame kept; u64 forgotten: tombstones up to that sequence are; u64
+                                       ids_from: ids of transactions based below are; u64 position and u64 sequence of
+                                       the newest snapshot, zeroes = none
     records     collection 00 id       u64 version, u64 sequence, i64 at_ms, value
     tombstones  collection 00 id       u64 version, u64 sequence, i64 at_ms
     transactions  SHA-256 of the id    32s payload hash, u64 end position, u64 base, i64 at_ms, u32 timeline,
@@ -17,7 +22,9 @@ means rebuild), numbers little-endian except in keys, where they are big-endian 
     feed        u64 sequence           u64 position of the frame that goes on from that sequence; about one per 16 KiB
     index       see `indexes.py`
 
-A record is in `records` or, once deleted, in `tombstones`, which keep its version counting.
+A record is in `records` or, once deleted, in `tombstones`, which keep its version counting. What is
+forgotten (tombstones, ids, places in the feed before the start) counts as absent, whether a compaction has swept it
+away yet or not. A version floor is at least every version that forgotten tombstones had.
 """
 
 import os
@@ -34,17 +41,22 @@ from feltdb_engine.frame import Chain
 if TYPE_CHECKING:
     from feltdb_engine.indexes import Maintained
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 STATE_KEY: Final = b"\x00state"
 RECOVERY_KEY: Final = b"\x00recovery"
 INDEXES_KEY: Final = b"\x00indexes"
+FLOOR_KEY: Final = b"\x00floor"
 COLLECTION_PREFIX: Final = b"\x01"
 TIMELINE_PREFIX: Final = b"\x02"
+PIN_PREFIX: Final = b"\x03"
 
 STATE: Final = struct.Struct("<QIIQQq16sQ")
 RECOVERY: Final = struct.Struct("<QQ")
 COLLECTION: Final = struct.Struct("<QQQ")
 TIMELINE: Final = struct.Struct("<16s16sQQ")
+PIN: Final = struct.Struct("<Qq")
+FLOOR: Final = struct.Struct("<QIQQqQQQQ")
+NEVER: Final = (1 << 63) - 1
 ENTRY: Final = struct.Struct("<QQq")
 ENTRY_BYTES: Final = ENTRY.size
 TRANSACTION: Final = struct.Struct("<32sQQqII")
@@ -92,6 +104,25 @@ class Timeline(NamedTuple):
     fork: int
 
 
+class Floor(NamedTuple):
+    """Where the log begins, what is forgotten, and the newest snapshot (position 0 = none)."""
+
+    start: Chain
+    forgotten: int
+    ids_from: int
+    snapshot: int
+    snapshot_sequence: int
+
+    @property
+    def sequence(self) -> int:
+        """The sequence before the oldest operation kept."""
+        return self.start.sequence
+
+    def pack(self) -> bytes:
+        """As the view keeps it."""
+        return FLOOR.pack(*self.start, *self[1:])
+
+
 def record_key(collection: bytes, record_id: bytes) -> bytes:
     """The key of a record; collections never contain the separator."""
     return collection + b"\0" + record_id
@@ -133,6 +164,7 @@ class View:
         with self.env.begin(write=True) as txn:
             self._databases(txn, create=True)
             txn.put(STATE_KEY, STATE.pack(*empty_state(start)))
+            txn.put(FLOOR_KEY, Floor(start, 0, 0, 0, 0).pack())
 
     def attach(self) -> None:
         """Find the databases. Raises `lmdb.Error` where this is not a whole view. The caller holds the turn.
@@ -170,24 +202,27 @@ class View:
         return txn.get(key, db=self.tombstones)
 
     def transaction(self, txn: Transaction, digest: bytes) -> StoredTransaction | None:
-        """The first outcome of a transaction id, by the SHA-256 of the id."""
+        """The first outcome of a transaction id that is remembered, by the SHA-256 of the id."""
         data = txn.get(digest, db=self.transactions)
         if data is None:
             return None
         head = TRANSACTION.unpack_from(data)
         count = (len(data) - TRANSACTION.size) // 8
         payload_hash, end, base, at_ms, timeline, operations = head
+        if base < floor(txn).ids_from:
+            return None
         versions = struct.unpack_from(f"<{count}Q", data, TRANSACTION.size)
         return StoredTransaction(payload_hash, end, base, at_ms, timeline, operations, versions)
 
-    def feed_position(self, txn: Transaction, after: int) -> tuple[int, int] | None:
-        """A sequence at or before `after` and the position of the frame that goes on from it."""
+    def feed_position(self, txn: Transaction, after: int, begin: int) -> int | None:
+        """The position, at or past `begin`, of a frame that goes on from a sequence at or before `after`."""
         with txn.cursor(db=self.feed) as cursor:
             key = SEQUENCE_KEY.pack(after)
             found = cursor.set_range(key)
             if not (found and cursor.key() == key) and not (cursor.prev() if found else cursor.last()):
                 return None
-            return SEQUENCE_KEY.unpack(cursor.key())[0], POSITION.unpack(cursor.value())[0]
+            (position,) = POSITION.unpack(cursor.value())
+            return position if position >= begin else None
 
 
 def empty_state(chain: Chain) -> State:
@@ -201,6 +236,15 @@ def state(txn: Transaction) -> State:
     if data is None:
         raise lmdb.CorruptedError("the view has no state")
     return State(*STATE.unpack(data))
+
+
+def floor(txn: Transaction) -> Floor:
+    """Where the log begins and what is forgotten. Raises `lmdb.Error` where this is no view of ours."""
+    data = txn.get(FLOOR_KEY)
+    if data is None:
+        raise lmdb.CorruptedError("the view has no floor")
+    fields = FLOOR.unpack(data)
+    return Floor(Chain(*fields[:5]), *fields[5:])
 
 
 def recovery(txn: Transaction) -> tuple[int, int] | None:
@@ -225,6 +269,19 @@ def collections(txn: Transaction) -> list[tuple[bytes, int, int]]:
                 break
             live, last, _ = COLLECTION.unpack(data)
             found.append((key[1:], live, last))
+    return found
+
+
+def pins(txn: Transaction) -> dict[str, tuple[int, int]]:
+    """All pins by name, expired ones included: sequence, and when they expire."""
+    found = {}
+    with txn.cursor() as cursor:
+        cursor.set_range(PIN_PREFIX)
+        for key, data in cursor:
+            if not key.startswith(PIN_PREFIX):
+                break
+            sequence, expires_at_ms = PIN.unpack(data)
+            found[key[1:].decode()] = (sequence, expires_at_ms)
     return found
 
 

@@ -33,14 +33,29 @@ class Outcome(NamedTuple):
 class _Reading:
     """The state inside the write transaction, as `decide` sees it."""
 
-    __slots__ = ("_txn", "_view", "record", "tombstone")
+    __slots__ = ("_floor", "_txn", "_view", "record")
 
     def __init__(self, of: view.View, txn: Transaction) -> None:
         self._view = of
         self._txn = txn
-        get, records, tombstones = txn.get, of.records, of.tombstones
+        self._floor: int | None = None
+        get, records = txn.get, of.records
         self.record: Callable[[bytes], bytes | None] = lambda key: get(key, None, records)
-        self.tombstone: Callable[[bytes], bytes | None] = lambda key: get(key, None, tombstones)
+
+    def tombstone(self, key: bytes) -> bytes | None:
+        entry = self._txn.get(key, None, self._view.tombstones)
+        if entry is None or view.ENTRY.unpack_from(entry)[1] > self._forgotten():
+            return entry
+        return None
+
+    def version_floor(self, collection: bytes) -> int:
+        return view.collection(self._txn, collection)[2] if self._forgotten() else 0
+
+    def _forgotten(self) -> int:
+        """The sequence up to which tombstones are forgotten: 0 where nothing was ever compacted."""
+        if self._floor is None:
+            self._floor = view.floor(self._txn).forgotten
+        return self._floor
 
     def transaction(self, digest: bytes) -> StoredTransaction | None:
         return self._view.transaction(self._txn, digest)
@@ -132,6 +147,7 @@ class Writer:
             opening, first = log.segment_frame(chain, durable)
             frames.append(first)
             chain = first.chain()
+            log.forget_before(view.floor(txn).start.position)
         encoded, made = frame.encode(chain, kind=kind, operations=count, durable=durable, at_ms=at_ms, payload=content)
         frames.append(made)
         return self._append(txn, state, opening + encoded if opening else encoded, frames)

@@ -114,7 +114,7 @@ class TransactionTooLarge(EngineError):
 
 
 class ScanLimitExceeded(EngineError):
-    """The scan budget ran out; `details["cursor"]` goes on from there."""
+    """The scan budget ran out; details: `cursor` to go on from (None where that cannot be), scanned."""
 
     code = "SCAN_LIMIT_EXCEEDED"
 
@@ -138,7 +138,7 @@ class CursorAhead(EngineError):
 
 
 class DeadlineExceeded(EngineError):
-    """The caller's deadline passed; `committed` says whether the outcome is known."""
+    """The caller's deadline passed; `committed` says whether the outcome is known. Details of a read: as above."""
 
     code = "DEADLINE_EXCEEDED"
 

@@ -51,7 +51,14 @@ class Feed:
         with self._core.view.read() as txn:
             return Ancestry(view.timelines(txn))
 
-    def changes(self, after: Cursor | None, *, limit: int, collections: Collection[str] | None) -> Changes:
+    def changes(
+        self,
+        after: Cursor | None,
+        *,
+        limit: int,
+        collections: Collection[str] | None,
+        deadline: float | None,
+    ) -> Changes:
         """The durable operations after a cursor, whole transactions, about `limit` of them, of some collections."""
         if not 1 <= limit <= limits.CHANGES_MAX_OPERATIONS:
             raise InvalidQuery(f"limit is between 1 and {limits.CHANGES_MAX_OPERATIONS}.", pointer="/limit")
@@ -70,7 +77,7 @@ class Feed:
             log = self._core.log
             log.forget_before(begin)
             frames = log.frames(floor.start) if place is None else log.frames_from(place)
-            sequence = self._collect(operations, frames, sequence, head, limit, wanted, ancestry)
+            sequence = self._collect(operations, frames, sequence, head, limit, wanted, ancestry, deadline)
         return Changes(
             operations=tuple(operations),
             cursor=Cursor(instance_id=ancestry.current.hex(), sequence=sequence),
@@ -88,6 +95,7 @@ class Feed:
         limit: int,
         wanted: set[bytes] | None,
         ancestry: Ancestry,
+        deadline: float | None,
     ) -> int:
         """Gather operations after a sequence; gives the sequence reached."""
         size, reached = 0, after
@@ -99,6 +107,8 @@ class Feed:
             if operations and len(operations) + found.operations > limit:
                 break
             if reached > after and size + len(found.payload) > limits.CHANGES_MAX_BYTES:
+                break
+            if deadline is not None and reached > after and time.monotonic() >= deadline:
                 break
             if found.kind == frame.TRANSACTION:
                 size += len(found.payload)

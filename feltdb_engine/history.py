@@ -4,11 +4,12 @@ The view's entry names the newest; the feed's index finds a sequence within one 
 the same however long the log is, and no further index is kept.
 """
 
+import time
 from dataclasses import dataclass
 
 from feltdb_engine import frame, limits, payload, view
 from feltdb_engine.core import Core
-from feltdb_engine.errors import InvalidCursor, InvalidQuery, LogCorrupt
+from feltdb_engine.errors import DeadlineExceeded, InvalidCursor, InvalidQuery, LogCorrupt
 from feltdb_engine.feed import _operations
 from feltdb_engine.frame import Frame
 from feltdb_engine.model import Operation
@@ -26,7 +27,14 @@ class History:
 
 
 def history(
-    core: Core, reader: Reader, collection: str, record_id: str, *, limit: int, from_sequence: int | None
+    core: Core,
+    reader: Reader,
+    collection: str,
+    record_id: str,
+    *,
+    limit: int,
+    from_sequence: int | None,
+    deadline: float | None,
 ) -> History:
     """Up to `limit` operations of a record, newest first, or from one of its sequences on downwards."""
     if not 1 <= limit <= limits.PAGE_MAX_RECORDS:
@@ -35,6 +43,9 @@ def history(
     key = view.record_key(name, identity)
     operations: list[Operation] = []
     size = 0
+    until = time.monotonic() + limits.READ_MAX_S
+    if deadline is not None:
+        until = min(until, deadline)
     with core.view.read() as txn:
         entry = core.view.record(txn, key) or core.view.tombstone(txn, key)
         newest = view.ENTRY.unpack_from(entry)[1] if entry is not None else 0
@@ -45,6 +56,8 @@ def history(
         if not 0 <= sequence <= newest:
             raise InvalidCursor("This sequence is not one of the record's.")
         while sequence > floor.sequence and len(operations) < limit and size < limits.CHANGES_MAX_BYTES:
+            if time.monotonic() >= until:
+                break
             found = places.frame_of(sequence)
             if found is None:
                 sequence = 0  # a compaction has passed it while we read
@@ -58,7 +71,9 @@ def history(
             operations.append(made[0])
             size += len(one.value)
             sequence = one.previous
-    reader.settle(newest)
+    if not operations and sequence > floor.sequence:
+        raise DeadlineExceeded("The deadline passed before an operation was read.", from_sequence=sequence)
+    reader.settle(newest, deadline)
     return History(operations=tuple(operations), next_sequence=sequence if sequence > floor.sequence else None)
 
 

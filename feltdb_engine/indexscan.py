@@ -9,15 +9,16 @@ from feltdb_engine.planner import Access
 from feltdb_engine.view import Transaction, View
 
 
-def ids(target: View, txn: Transaction, access: Access) -> Iterator[bytes]:
-    """The ids in all ranges, in no order to rely on."""
+def ids(target: View, txn: Transaction, access: Access, after: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
+    """Index keys and ids in all ranges, after an index key, in the order of the keys."""
     with txn.cursor(db=target.index) as cursor:
         for low, high in access.ranges:
-            if cursor.set_range(low):
+            if high > after and cursor.set_range(max(low, after)):
                 for key, sizes in cursor.iternext():
                     if key >= high:
                         break
-                    yield key[NUMBER_BYTES + sizes[0] :]
+                    if key > after:
+                        yield key, key[NUMBER_BYTES + sizes[0] :]
 
 
 def stream(

@@ -1,27 +1,49 @@
-"""The querying half of a store's face: queries, counts, search and the indexes that serve them."""
+"""What can be asked of records at one moment: pages, queries, counts, search.
+
+A store answers for now, `past.py` for then.
+"""
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import lmdb
 
-from feltdb_engine.declaring import Declarer
-from feltdb_engine.errors import ReadOnlyStore, StoreRebuilding
+from feltdb_engine import paging, query
+from feltdb_engine.errors import StoreRebuilding
 from feltdb_engine.guard import guarded
-from feltdb_engine.model import IndexInfo, QueryResult
+from feltdb_engine.model import Page, QueryResult
+from feltdb_engine.moment import Moment
 from feltdb_engine.order import OrderBy
-from feltdb_engine.query import Querier
+from feltdb_engine.scan import Scan
 
 
 class Questions:
-    """Part of `Store`."""
-
-    _querier: Querier
-    _declarer: Declarer
-    _read_only: bool
+    """Part of `Store` and of `Past`. Each `deadline` is in `time.monotonic()` seconds."""
 
     def _recover_from(self, error: StoreRebuilding | lmdb.PanicError) -> None:
         raise NotImplementedError
+
+    def _moment(self, collection: str, deadline: float | None) -> AbstractContextManager[Moment]:
+        """The moment asked about. Left only once all that was seen of the collection is durable."""
+        raise NotImplementedError
+
+    @guarded
+    def page(
+        self,
+        collection: str,
+        *,
+        after: str | None = None,
+        limit: int = 100,
+        reverse: bool = False,
+        deadline: float | None = None,
+    ) -> Page:
+        """Up to `limit` records in key order, going on after an id, which need not exist.
+
+        Raises InvalidKey, InvalidQuery, DeadlineExceeded.
+        """
+        with self._moment(collection, deadline) as moment:
+            return paging.page(moment, collection, after=after, limit=limit, reverse=reverse, deadline=deadline)
 
     @guarded
     def query(
@@ -32,49 +54,47 @@ class Questions:
         order_by: OrderBy = (),
         limit: int = 100,
         after: str | None = None,
+        select: Sequence[str] | None = None,
+        deadline: float | None = None,
     ) -> QueryResult:
-        """Records that match (`where.py`), in key order or by fields.
+        """Records that match (`where.py`), in key order or by fields, whole or cut to the paths of `select`.
 
-        Raises InvalidQuery, InvalidCursor, ScanLimitExceeded.
+        A page that ran out of budget or time is short and not `exhausted`. Raises InvalidQuery, InvalidCursor, and
+        where nothing was found so far ScanLimitExceeded or DeadlineExceeded, with the `cursor` to go on from.
         """
-        return self._querier.query(collection, where=where, order_by=order_by, limit=limit, after=after)
+        with self._moment(collection, deadline) as moment:
+            return query.query(
+                moment,
+                collection,
+                where=where,
+                order_by=order_by,
+                limit=limit,
+                after=after,
+                select=select,
+                scan=Scan(deadline),
+            )
 
     @guarded
-    def count(self, collection: str, where: Mapping[str, Any] | None = None) -> int:
-        """How many live records match; without a condition, at once. Raises InvalidQuery, ScanLimitExceeded."""
-        return self._querier.count(collection, where)
+    def count(
+        self,
+        collection: str,
+        where: Mapping[str, Any] | None = None,
+        *,
+        after: str | None = None,
+        deadline: float | None = None,
+    ) -> int:
+        """How many live records match; without a condition, at once.
 
-    @guarded
-    def search(self, collection: str, text: str, limit: int = 100, *, after: str | None = None) -> QueryResult:
-        """Records with `text` in any string of their value, whatever its case, in key order.
-
-        Raises InvalidQuery, InvalidCursor, ScanLimitExceeded.
+        Raises InvalidQuery, and ScanLimitExceeded or DeadlineExceeded with what was `counted` so far and the `cursor`
+        that counts the rest, given as `after`.
         """
-        return self._querier.search(collection, text, limit=limit, after=after)
+        with self._moment(collection, deadline) as moment:
+            return query.count(moment, collection, where, after, Scan(deadline))
 
     @guarded
-    def declare_index(
-        self, collection: str, fields: Sequence[str], *, name: str | None = None, until: float | None = None
-    ) -> IndexInfo:
-        """Declare an index over one to four fields and build it while others read and write; returns once complete.
-
-        `until`, in `time.monotonic()` seconds, leaves a longer build where it has come to. The same declaration again
-        changes nothing, and goes on with a build that was left. Raises InvalidQuery.
-        """
-        self._writable()
-        return self._declarer.declare(collection, fields, name, until)
-
-    @guarded
-    def drop_index(self, collection: str, name: str, *, until: float | None = None) -> bool:
-        """Drop an index; False where there is none of that name. What is left to remove at `until` goes later."""
-        self._writable()
-        return self._declarer.drop(collection, name, until)
-
-    @guarded
-    def indexes(self, collection: str | None = None) -> list[IndexInfo]:
-        """The declared indexes, oldest first."""
-        return self._declarer.all(collection)
-
-    def _writable(self) -> None:
-        if self._read_only:
-            raise ReadOnlyStore("The store was opened read-only.")
+    def search(
+        self, collection: str, text: str, limit: int = 100, *, after: str | None = None, deadline: float | None = None
+    ) -> QueryResult:
+        """Records with `text` in any string of their value, whatever its case, in key order. Raises as `query`."""
+        with self._moment(collection, deadline) as moment:
+            return query.search(moment, collection, text, limit=limit, after=after, scan=Scan(deadline))

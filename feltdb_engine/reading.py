@@ -1,4 +1,4 @@
-"""Reading records: by key, in pages, and how many there are.
+"""Reading records by key, and the moments that pages and queries are answered over.
 
 Every answer waits until the state it used is durable: a key by the sequence of its record or tombstone, a page by
 that of its collection's last write. Readers never block and see one consistent moment.
@@ -8,6 +8,7 @@ import contextlib
 import hashlib
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Literal
 
 import lmdb
@@ -15,11 +16,12 @@ import lmdb
 from feltdb_engine import limits, positions, view
 from feltdb_engine.core import Core
 from feltdb_engine.durability import Durability
-from feltdb_engine.errors import InvalidKey, InvalidQuery
+from feltdb_engine.errors import DeadlineExceeded, InvalidKey, ScanLimitExceeded
 from feltdb_engine.frame import FORMAT
-from feltdb_engine.model import CollectionInfo, Health, Page, Record
-from feltdb_engine.values import encode_collection, encode_id, encode_key, encode_transaction_id, loads
-from feltdb_engine.view import ENTRY, ENTRY_BYTES, StoredTransaction, Timeline, Transaction
+from feltdb_engine.model import CollectionInfo, Health, Record
+from feltdb_engine.moment import Moment
+from feltdb_engine.values import encode_collection, encode_key, encode_transaction_id, loads
+from feltdb_engine.view import ENTRY, ENTRY_BYTES, StoredTransaction, Timeline
 from feltdb_engine.writer import Writer
 
 _KEY_MAX_BYTES = limits.COLLECTION_MAX_CHARS + 1 + limits.ID_MAX_BYTES
@@ -42,7 +44,7 @@ class Reader:
         self._writer = writer
         self._next_check = time.monotonic() + limits.READER_CHECK_INTERVAL_S
 
-    def get(self, key: str) -> Record | None:
+    def get(self, key: str, deadline: float | None = None) -> Record | None:
         """The live record, or None."""
         raw = _raw_key(key)
         with self._begin() as txn:
@@ -52,15 +54,15 @@ class Reader:
                 if entry is None:
                     encode_key(key)
                     return None
-                self.settle(_unpack(entry)[1])
+                self.settle(_unpack(entry)[1], deadline)
                 return None
         version, sequence, at_ms = _unpack(entry)
         if sequence > self._words[_DURABLE_SEQUENCE]:
-            self.settle(sequence)
+            self.settle(sequence, deadline)
         collection, _, record_id = key.partition(":")
         return _new(Record, (collection, record_id, version, sequence, at_ms, loads(entry[ENTRY_BYTES:])))
 
-    def get_many(self, keys: Sequence[str]) -> list[Record | None]:
+    def get_many(self, keys: Sequence[str], deadline: float | None) -> list[Record | None]:
         """The live records, in the order asked, of one moment."""
         if len(keys) > limits.GET_MANY_MAX_KEYS:
             raise InvalidKey(f"At most {limits.GET_MANY_MAX_KEYS} keys at once.")
@@ -75,54 +77,24 @@ class Reader:
                 if used is not None:
                     newest = max(newest, _unpack(used)[1])
                 found.append(None if entry is None else record(collection.decode(), record_id, entry))
-        self.settle(newest)
+        self.settle(newest, deadline)
         return found
 
-    def page(self, collection: str, *, after: str | None, limit: int, reverse: bool) -> Page:
-        """Up to `limit` records in key order, after an id (which need not exist)."""
+    @contextmanager
+    def now(self, collection: str, deadline: float | None) -> Iterator[Moment]:
+        """The present, for one answer about a collection, which is given once what it rests on is durable."""
         name = encode_collection(collection)
-        if not 1 <= limit <= limits.PAGE_MAX_RECORDS:
-            raise InvalidQuery(f"limit is between 1 and {limits.PAGE_MAX_RECORDS}.", pointer="/limit")
-        start = None if after is None else encode_id(after)
-        records: list[Record] = []
-        size = 0
-        more = False
+        refused: ScanLimitExceeded | None = None
         with self._begin() as txn:
-            last_write = view.collection(txn, name)[1]
-            for record_id, entry in self.entries(txn, name, start, reverse=reverse):
-                if len(records) == limit or size > limits.PAGE_MAX_BYTES:
-                    more = True
-                    break
-                size += len(entry)
-                version, sequence, at_ms = _unpack(entry)
-                value = loads(entry[ENTRY_BYTES:])
-                records.append(_new(Record, (collection, record_id.decode(), version, sequence, at_ms, value)))
-        self.settle(last_write)
-        return Page(records=tuple(records), next_after=records[-1].id if more else None)
-
-    def entries(
-        self, txn: Transaction, collection: bytes, after: bytes | None, *, reverse: bool = False
-    ) -> Iterator[tuple[bytes, bytes]]:
-        """Id and entry of the live records of a collection in key order, after an id."""
-        prefix = collection + b"\0"
-        skip = len(prefix)
-        with txn.cursor(db=self._view.records) as cursor:
-            if reverse:
-                bound = prefix + after if after is not None else collection + b"\1"
-                there = cursor.set_range(bound)
-                there = cursor.prev() if there else cursor.last()
-                pairs = cursor.iterprev(keys=True, values=True)
-            else:
-                bound = prefix + (after or b"")
-                there = cursor.set_range(bound)
-                if there and after is not None and cursor.key() == bound:
-                    there = cursor.next()
-                pairs = cursor.iternext(keys=True, values=True)
-            if there:
-                for key, entry in pairs:
-                    if not key.startswith(prefix):
-                        return
-                    yield key[skip:], entry
+            moment = Moment(self._view, txn)
+            last_write = moment.counted(name)[1]
+            try:
+                yield moment
+            except ScanLimitExceeded as error:
+                refused = error
+        self.settle(last_write, deadline)
+        if refused is not None:
+            raise refused
 
     def collections(self) -> list[CollectionInfo]:
         """The collections that have live records, in name order."""
@@ -172,19 +144,27 @@ class Reader:
             snapshot=floor.snapshot_sequence if floor.snapshot else None,
         )
 
-    def settle(self, sequence: int) -> None:
-        """Return once everything up to `sequence` is durable, also where its writer was killed before publishing it."""
+    def settle(self, sequence: int, deadline: float | None = None) -> None:
+        """Return once everything up to `sequence` is durable, also where its writer was killed before publishing it.
+
+        Raises StorageFailed, DeadlineExceeded.
+        """
         words = self._words
         if sequence <= words[_DURABLE_SEQUENCE]:
             return
-        self._published(positions.WRITTEN_SEQUENCE, sequence)
-        self._durability.wait_sequence(sequence)
+        try:
+            self._published(positions.WRITTEN_SEQUENCE, sequence, deadline)
+            self._durability.wait_sequence(sequence, deadline)
+        except DeadlineExceeded as error:
+            raise DeadlineExceeded("The deadline passed before what was read was known to be on disk.") from error
 
-    def _published(self, word: int, target: int) -> None:
+    def _published(self, word: int, target: int, deadline: float | None = None) -> None:
         patience = time.monotonic() + limits.FORCE_PATIENCE_S
         while self._words[word] < target:
-            if time.monotonic() > patience:
-                self._writer.catch_up(time.monotonic() + limits.TURN_WAIT_S)
+            now = time.monotonic()
+            if now > patience:
+                until = now + limits.TURN_WAIT_S
+                self._writer.catch_up(until if deadline is None else min(until, deadline))
                 return
             time.sleep(0.0001)
 

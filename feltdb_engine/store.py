@@ -6,6 +6,7 @@ One per process and directory: opening the same one again gives the same store, 
 
 import time
 from collections.abc import Collection, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
@@ -36,19 +37,19 @@ from feltdb_engine.model import (
     Cursor,
     Health,
     Mutation,
-    Page,
     Precondition,
     Record,
 )
-from feltdb_engine.query import Querier
+from feltdb_engine.moment import Moment
 from feltdb_engine.questions import Questions
 from feltdb_engine.reading import Reader
+from feltdb_engine.rules import Rules
 from feltdb_engine.upkeep import Upkeep
 from feltdb_engine.view import StoredTransaction
 from feltdb_engine.writer import Writer
 
 
-class Store(Upkeep, Questions):
+class Store(Upkeep, Rules, Questions):
     """An open store. Any number of threads may use it; other processes may have it open at the same time."""
 
     def __init__(self, core: Core, *, read_only: bool) -> None:
@@ -65,7 +66,6 @@ class Store(Upkeep, Questions):
         self._durability = Durability(core)
         self._writer = Writer(core, self._durability)
         self._reader = Reader(core, self._durability, self._writer)
-        self._querier = Querier(core, self._reader)
         self._declarer = Declarer(core, self._writer)
         self._feed = Feed(core, self._durability)
         self._max_payload = min(limits.TRANSACTION_MAX_BYTES, core.log.capacity // 4)
@@ -174,7 +174,7 @@ class Store(Upkeep, Questions):
 
     def _shut(self, why: EngineError) -> None:
         shut: Any = _Shut(why)
-        self._core = self._durability = self._writer = self._reader = self._querier = self._feed = shut
+        self._core = self._durability = self._writer = self._reader = self._feed = shut
         self._declarer = shut
 
     def _recover_from(self, error: StoreRebuilding | lmdb.PanicError) -> None:
@@ -182,6 +182,10 @@ class Store(Upkeep, Questions):
         if isinstance(error, lmdb.PanicError):
             self._core.words[positions.STATE] = positions.RENEW
         self.renew()
+
+    def _refuse_read_only(self) -> None:
+        if self._read_only:
+            raise ReadOnlyStore("The store was opened read-only.")
 
     @property
     def store_id(self) -> str:
@@ -194,23 +198,21 @@ class Store(Upkeep, Questions):
         """The timeline the store is on."""
         return self._feed.head().instance_id
 
-    def get(self, key: str) -> Record | None:
-        """The live record at `collection:id`, or None. Raises InvalidKey."""
+    def get(self, key: str, *, deadline: float | None = None) -> Record | None:
+        """The live record at `collection:id`, or None. Raises InvalidKey, DeadlineExceeded."""
         try:
-            return self._reader.get(key)
+            return self._reader.get(key, deadline)
         except (StoreRebuilding, lmdb.PanicError) as error:
             self._recover_from(error)
-            return self._reader.get(key)
+            return self._reader.get(key, deadline)
 
     @guarded
-    def get_many(self, keys: Sequence[str]) -> list[Record | None]:
-        """The live records at these keys, in their order, of one moment."""
-        return self._reader.get_many(keys)
+    def get_many(self, keys: Sequence[str], *, deadline: float | None = None) -> list[Record | None]:
+        """The live records at these keys, in their order, of one moment. Raises InvalidKey, DeadlineExceeded."""
+        return self._reader.get_many(keys, deadline)
 
-    @guarded
-    def page(self, collection: str, *, after: str | None = None, limit: int = 100, reverse: bool = False) -> Page:
-        """Up to `limit` records in key order, going on after an id."""
-        return self._reader.page(collection, after=after, limit=limit, reverse=reverse)
+    def _moment(self, collection: str, deadline: float | None) -> AbstractContextManager[Moment]:
+        return self._reader.now(collection, deadline)
 
     @guarded
     def collections(self) -> list[CollectionInfo]:
@@ -282,13 +284,19 @@ class Store(Upkeep, Questions):
 
     @guarded
     def changes(
-        self, after: Cursor | None, *, limit: int = 1000, collections: Collection[str] | None = None
+        self,
+        after: Cursor | None,
+        *,
+        limit: int = 1000,
+        collections: Collection[str] | None = None,
+        deadline: float | None = None,
     ) -> Changes:
         """Durable operations after a cursor (None = from the start), whole transactions, about `limit` of them.
 
-        Raises FeedCompacted, CursorUnknown, CursorAhead.
+        Where the deadline passes the page is short: its cursor goes on, `head` is still ahead. Raises FeedCompacted,
+        CursorUnknown, CursorAhead.
         """
-        return self._feed.changes(after, limit=limit, collections=collections)
+        return self._feed.changes(after, limit=limit, collections=collections, deadline=deadline)
 
     @guarded
     def head(self) -> Cursor:

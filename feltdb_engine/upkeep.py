@@ -12,7 +12,7 @@ from feltdb_engine import stats as statistics
 from feltdb_engine.bundle import BackupInfo
 from feltdb_engine.core import Core
 from feltdb_engine.durability import Durability
-from feltdb_engine.errors import ReadOnlyStore, StoreRebuilding
+from feltdb_engine.errors import StoreRebuilding
 from feltdb_engine.guard import guarded
 from feltdb_engine.model import Operation, Pin
 from feltdb_engine.reading import Reader
@@ -28,18 +28,16 @@ class Upkeep:
     _durability: Durability
     _writer: Writer
     _reader: Reader
-    _read_only: bool
 
     def _recover_from(self, error: StoreRebuilding | lmdb.PanicError) -> None:
+        raise NotImplementedError
+
+    def _refuse_read_only(self) -> None:
         raise NotImplementedError
 
     def renew(self) -> None:
         """See `Store`."""
         raise NotImplementedError
-
-    def _refuse_read_only(self) -> None:
-        if self._read_only:
-            raise ReadOnlyStore("The store was opened read-only.")
 
     @guarded
     def verify(self, progress: Progress | None = None) -> verify.Verification:
@@ -92,18 +90,27 @@ class Upkeep:
 
     @guarded
     def history(
-        self, collection: str, id: str, limit: int = 100, *, from_sequence: int | None = None
+        self,
+        collection: str,
+        id: str,
+        limit: int = 100,
+        *,
+        from_sequence: int | None = None,
+        deadline: float | None = None,
     ) -> histories.History:
         """The operations of a record, newest first; `from_sequence` goes on where a page ended.
 
-        Raises InvalidKey, InvalidQuery, InvalidCursor.
+        Where the deadline passes the page is short. Raises InvalidKey, InvalidQuery, InvalidCursor, and
+        DeadlineExceeded where nothing was read.
         """
-        return histories.history(self._core, self._reader, collection, id, limit=limit, from_sequence=from_sequence)
+        return histories.history(
+            self._core, self._reader, collection, id, limit=limit, from_sequence=from_sequence, deadline=deadline
+        )
 
     @guarded
     def provenance(self, collection: str, id: str) -> Operation | None:
         """The operation a record owes its present state to (its delete, where it is gone), or None. Keyed."""
-        found = histories.history(self._core, self._reader, collection, id, limit=1, from_sequence=None)
+        found = histories.history(self._core, self._reader, collection, id, limit=1, from_sequence=None, deadline=None)
         return found.operations[0] if found.operations else None
 
     @guarded

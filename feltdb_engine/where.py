@@ -31,8 +31,7 @@ def compile_where(where: Mapping[str, Any] | None) -> Test:
 
 def field_of(path: object, pointer: str) -> Callable[[Mapping[str, Any]], Any]:
     """The function that reads a dotted path, giving MISSING where it leads nowhere."""
-    if type(path) is not str or not path or len(path) > 1024:
-        raise InvalidQuery("A field is a dotted path of member names.", pointer=pointer)
+    path = check_field(path, pointer)
     if "." not in path:
         return lambda value: value.get(path, MISSING)
     steps = path.split(".")
@@ -45,6 +44,13 @@ def field_of(path: object, pointer: str) -> Callable[[Mapping[str, Any]], Any]:
         return value
 
     return read
+
+
+def check_field(path: object, pointer: str) -> str:
+    """The path, if it is one. Raises InvalidQuery."""
+    if type(path) is not str or not path or len(path) > limits.FIELD_MAX_CHARS:
+        raise InvalidQuery("A field is a dotted path of member names.", pointer=pointer)
+    return path
 
 
 class _Compiler:

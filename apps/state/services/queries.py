@@ -14,8 +14,6 @@ from apps.state.stores import store
 from feltdb_engine import QueryResult, Record
 from feltdb_engine.errors import ScanLimitExceeded
 
-_MISSING = object()
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Found:
@@ -41,14 +39,14 @@ def run(call: Call, wanted: Query) -> Found:
         if not wanted.limit:
             return Found(records=(), next_cursor=None, exhausted=not count, plan={}, revision=revision, count=count)
         result = opened.query(
-            wanted.collection, where=wanted.where, order_by=wanted.order_by, limit=wanted.limit, after=after
+            wanted.collection,
+            where=wanted.where,
+            order_by=wanted.order_by,
+            limit=wanted.limit,
+            after=after,
+            select=wanted.select,
         )
-    found = _found(result, bound_to, revision)
-    if wanted.select is None:
-        return replace(found, count=count)
-    paths = [path.split(".") for path in wanted.select]
-    records = tuple(each._replace(value=_selected(each.value, paths)) for each in found.records)
-    return replace(found, records=records, count=count)
+    return replace(_found(result, bound_to, revision), count=count)
 
 
 def search(call: Call, collection: str, wanted: Search) -> Found:
@@ -84,23 +82,3 @@ def _found(result: QueryResult, bound_to: bytes, revision: int) -> Found:
         plan=result.plan,
         revision=revision,
     )
-
-
-def _selected(value: Mapping[str, Any], paths: list[list[str]]) -> dict[str, Any]:
-    """Return what lies at the dotted paths, in its place; what is missing is left out."""
-    kept: dict[str, Any] = {}
-    for path in paths:
-        found: Any = value
-        for name in path:
-            found = found.get(name, _MISSING) if isinstance(found, Mapping) else _MISSING
-        if found is _MISSING:
-            continue
-        target = kept
-        for name in path[:-1]:
-            inner = target.setdefault(name, {})
-            if not isinstance(inner, dict):
-                break
-            target = inner
-        else:
-            target[path[-1]] = found
-    return kept

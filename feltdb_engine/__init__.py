@@ -19,7 +19,9 @@ from feltdb_engine.model import (
     Page,
     Pin,
     Precondition,
+    Predicate,
     QueryResult,
+    ReadBasis,
     Record,
 )
 from feltdb_engine.store import Store
@@ -40,7 +42,9 @@ __all__ = [
     "Page",
     "Pin",
     "Precondition",
+    "Predicate",
     "QueryResult",
+    "ReadBasis",
     "Record",
     "Store",
 ]

@@ -16,10 +16,9 @@ import orjson
 
 from feltdb_engine import limits, planner
 from feltdb_engine.model import JSON, QueryResult, Record
-from feltdb_engine.moment import Moment
+from feltdb_engine.moment import Moment, record
 from feltdb_engine.order import Order
 from feltdb_engine.planner import Access
-from feltdb_engine.reading import record
 from feltdb_engine.scan import Scan
 from feltdb_engine.values import encode_id, loads
 from feltdb_engine.view import ENTRY_BYTES

@@ -1,7 +1,7 @@
 """`decide`: what a transaction does to the state it finds. Pure: no files, no clocks, no randomness.
 
-Order: known transaction id, preconditions, then each mutation's own condition. The answer is the content of a
-frame, the first answer again, or a refusal. Read bases (fences) come between preconditions and versions.
+Order: known transaction id, preconditions, read bases (fences), then each mutation's own condition. The answer is the
+content of a frame, the first answer again, or a refusal.
 """
 
 import hashlib
@@ -10,11 +10,13 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 from feltdb_engine import payload, values
 from feltdb_engine.errors import (
+    FenceBroken,
     IdempotencyConflict,
     PreconditionFailed,
     RecordNotFound,
     TransactionTooLarge,
 )
+from feltdb_engine.fences import Fence, PredicateFence
 from feltdb_engine.model import JSON, MutationKind
 from feltdb_engine.payload import LoggedOperation
 from feltdb_engine.view import ENTRY, ENTRY_BYTES, State, StoredTransaction
@@ -34,6 +36,12 @@ class StateView(Protocol):
 
     def transaction(self, digest: bytes) -> StoredTransaction | None:
         """The first outcome of a transaction id."""
+
+    def last_write(self, collection: bytes) -> int:
+        """The sequence of a collection's last operation."""
+
+    def touched(self, collection: bytes, after: int) -> set[bytes] | None:
+        """The ids of a collection written after a sequence; None where that is too much to look at."""
 
 
 class Change(NamedTuple):
@@ -70,6 +78,11 @@ class Request(NamedTuple):
     actor: bytes
     at_ms: int
     max_payload_bytes: int
+    fences: tuple[Fence, ...] = ()
+
+
+class Unproved(Exception):
+    """A fence must be looked at anew outside the turn before this can be decided."""
 
 
 class Decision(NamedTuple):
@@ -83,7 +96,7 @@ class Decision(NamedTuple):
 
 
 def decide(view: StateView, state: State, request: Request) -> Decision | StoredTransaction:
-    """The frame a request makes, or the first answer of a known id. Raises the refusals named in `errors.py`."""
+    """The frame a request makes, or the first answer of a known id. Raises Unproved and refusals."""
     if request.transaction_id:
         known = view.transaction(hashlib.sha256(request.transaction_id).digest())
         if known is not None:
@@ -92,6 +105,8 @@ def decide(view: StateView, state: State, request: Request) -> Decision | Stored
             return known
     for condition in request.conditions:
         _check(view, condition)
+    for place, fence in enumerate(request.fences):
+        _check_fence(view, state, place, fence)
     at_ms = max(request.at_ms, state.at_ms)
     parts: list[bytes] = []
     versions: list[int] = []
@@ -209,6 +224,58 @@ def _check_equals(condition: Condition, entry: bytes | None) -> None:
         found, actual = at_pointer(values.loads(entry[ENTRY_BYTES:]), condition.pointer)
     if not found or not values.same_json(actual, condition.value):
         _refuse("equals", condition.collection, condition.id, condition.value, actual)
+
+
+def _check_fence(view: StateView, state: State, place: int, fence: Fence) -> None:
+    if fence.instance != state.instance:
+        raise FenceBroken("The store was restored or copied since this was read.", fence=place, kind="timeline")
+    for one in fence.records:
+        entry = view.record(one.key)
+        actual = ENTRY.unpack_from(entry)[0] if entry is not None else 0
+        if actual != one.version:
+            raise FenceBroken(
+                "A record that was read has changed since.",
+                fence=place,
+                kind="record",
+                collection=one.collection.decode(),
+                id=one.id.decode(),
+                expected=one.version,
+                actual=actual,
+            )
+    for number, predicate in enumerate(fence.predicates):
+        if view.last_write(predicate.collection) > predicate.since:
+            _check_predicate(view, place, number, predicate)
+
+
+def _check_predicate(view: StateView, place: int, number: int, predicate: PredicateFence) -> None:
+    """Something of the collection was written since it was read: does the same match, in the same versions?"""
+    proof, broken = predicate.proof, None
+    if proof is None:
+        raise Unproved
+    if proof.refusal is not None:
+        raise proof.refusal
+    if proof.holds:
+        if view.last_write(predicate.collection) <= proof.sequence:
+            return
+        touched = None if proof.ids is None else view.touched(predicate.collection, proof.sequence)
+        if touched is None or proof.ids is None:
+            raise Unproved
+        broken = next((one for one in sorted(touched) if one in proof.ids or _matches(view, predicate, one)), None)
+        if broken is None:
+            return
+    raise FenceBroken(
+        "What matched a condition that was read has changed since.",
+        fence=place,
+        kind="predicate",
+        predicate=number,
+        collection=predicate.collection.decode(),
+        id=None if broken is None else broken.decode(),
+    )
+
+
+def _matches(view: StateView, predicate: PredicateFence, record_id: bytes) -> bool:
+    entry = view.record(predicate.collection + b"\0" + record_id)
+    return entry is not None and predicate.matches(values.loads(entry[ENTRY_BYTES:]))
 
 
 def at_pointer(value: Any, pointer: tuple[str, ...]) -> tuple[bool, Any]:

@@ -10,6 +10,7 @@ EngineError
 ├── TooManyPins           TOO_MANY_PINS
 ├── RecordNotFound        RECORD_NOT_FOUND
 ├── PreconditionFailed    PRECONDITION_FAILED      (predicate, expected, actual)
+├── FenceBroken           FENCE_BROKEN             (fence, kind, collection)
 ├── IdempotencyConflict   IDEMPOTENCY_CONFLICT
 ├── TransactionTooLarge   TRANSACTION_TOO_LARGE
 ├── ScanLimitExceeded     SCAN_LIMIT_EXCEEDED      (cursor)
@@ -99,6 +100,16 @@ class PreconditionFailed(EngineError):
     """A precondition, `if_version` or `insert` did not hold; details: predicate, collection, id, expected, actual."""
 
     code = "PRECONDITION_FAILED"
+
+
+class FenceBroken(EngineError):
+    """What was read has changed since. Details: `fence`, its place among those given; `kind`, which part of it broke.
+
+    `record`: collection, id, expected and actual version (0 = absent). `predicate`: its place, collection, and the id
+    that shows it where one is known. `timeline`: the store was restored or copied since.
+    """
+
+    code = "FENCE_BROKEN"
 
 
 class IdempotencyConflict(EngineError):

@@ -13,6 +13,7 @@ from feltdb_engine.durability import Durability
 from feltdb_engine.errors import FeedCompacted, InvalidQuery, LogCorrupt
 from feltdb_engine.frame import Frame
 from feltdb_engine.model import Changes, Cursor, Operation, OperationKind
+from feltdb_engine.places import frames_after
 from feltdb_engine.timeline import Ancestry
 from feltdb_engine.values import decode_actor, encode_collection, loads
 
@@ -70,13 +71,9 @@ class Feed:
             floor = view.floor(txn)
             sequence, rewound_from = (floor.sequence, None) if after is None else ancestry.resolve(after, head)
             _refuse_below(floor, sequence, head)
-            begin = floor.start.position
-            place = self._core.view.feed_position(txn, sequence, begin) if sequence < head else None
+            frames = frames_after(self._core, txn, floor, sequence) if sequence < head else iter(())
         operations: list[Operation] = []
         if sequence < head:
-            log = self._core.log
-            log.forget_before(begin)
-            frames = log.frames(floor.start) if place is None else log.frames_from(place)
             sequence = self._collect(operations, frames, sequence, head, limit, wanted, ancestry, deadline)
         return Changes(
             operations=tuple(operations),

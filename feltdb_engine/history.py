@@ -7,12 +7,12 @@ the same however long the log is, and no further index is kept.
 import time
 from dataclasses import dataclass
 
-from feltdb_engine import frame, limits, payload, view
+from feltdb_engine import limits, payload, view
 from feltdb_engine.core import Core
-from feltdb_engine.errors import DeadlineExceeded, InvalidCursor, InvalidQuery, LogCorrupt
+from feltdb_engine.errors import DeadlineExceeded, InvalidCursor, InvalidQuery
 from feltdb_engine.feed import _operations
-from feltdb_engine.frame import Frame
 from feltdb_engine.model import Operation
+from feltdb_engine.places import frame_of
 from feltdb_engine.reading import Reader
 from feltdb_engine.timeline import Ancestry
 from feltdb_engine.values import encode_collection, encode_id
@@ -51,14 +51,13 @@ def history(
         newest = view.ENTRY.unpack_from(entry)[1] if entry is not None else 0
         ancestry = Ancestry(view.timelines(txn))
         floor = view.floor(txn)
-        places = _Places(core, txn, floor)
         sequence = newest if from_sequence is None else from_sequence
         if not 0 <= sequence <= newest:
             raise InvalidCursor("This sequence is not one of the record's.")
         while sequence > floor.sequence and len(operations) < limit and size < limits.CHANGES_MAX_BYTES:
             if time.monotonic() >= until:
                 break
-            found = places.frame_of(sequence)
+            found = frame_of(core, txn, floor, sequence)
             if found is None:
                 sequence = 0  # a compaction has passed it while we read
                 break
@@ -75,32 +74,3 @@ def history(
         raise DeadlineExceeded("The deadline passed before an operation was read.", from_sequence=sequence)
     reader.settle(newest, deadline)
     return History(operations=tuple(operations), next_sequence=sequence if sequence > floor.sequence else None)
-
-
-class _Places:
-    """Finds frames by sequence."""
-
-    def __init__(self, core: Core, txn: view.Transaction, floor: view.Floor) -> None:
-        self._core = core
-        self._txn = txn
-        self._start = floor.start
-
-    def frame_of(self, sequence: int) -> Frame | None:
-        """The transaction that holds a sequence, None where it has been compacted away. Raises LogCorrupt."""
-        log = self._core.log
-        place = self._core.view.feed_position(self._txn, sequence - 1, self._start.position)
-        frames = log.frames(self._start) if place is None else log.frames_from(place)
-        for found in frames:
-            if found.last >= sequence:
-                if found.base < sequence and found.kind == frame.TRANSACTION:
-                    return found
-                break
-        with self._core.view.read() as now:
-            if sequence <= view.floor(now).sequence:
-                return None
-        raise LogCorrupt(
-            f"The log has no whole frame with sequence {sequence}, although the view names it.",
-            segment=None,
-            offset=None,
-            sequence=sequence,
-        )

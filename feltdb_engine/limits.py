@@ -51,6 +51,13 @@ WHERE_IN_MAX_VALUES: Final = 1000
 ORDER_BY_MAX_FIELDS: Final = 8
 CURSOR_MAX_CHARS: Final = 16_384
 
+# Read bases. A fence is looked at again with every commit that carries it.
+BASIS_MAX_RECORDS: Final = 1000
+BASIS_MAX_PREDICATES: Final = 16
+BASIS_MAX_CHARS: Final = 1 << 17
+FENCES_MAX: Final = 16
+FENCE_WALK_MAX_BYTES: Final = 1 << 20  # of the log, in the turn: a few milliseconds
+
 # Declared indexes. 4 bytes of number, 251 of components and 256 of id are LMDB's 511.
 INDEX_MAX_PER_COLLECTION: Final = 16
 INDEX_MAX_PER_STORE: Final = 64  # every commit reads all definitions

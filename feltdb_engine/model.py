@@ -72,6 +72,23 @@ class Precondition:
     value: "JSON" = None
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Predicate:
+    """A condition over a collection that was read, as `where.py` has it; None = the whole collection."""
+
+    collection: str
+    where: JSONObject | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ReadBasis:
+    """What was read at `revision`: a token to fence a commit with, and the records asked for, None where absent."""
+
+    token: str
+    revision: int
+    records: tuple[Record | None, ...]
+
+
 class Operation(NamedTuple):
     """One committed change, as the feed gives it. A delete carries the value it removed.
 

@@ -3,13 +3,19 @@
 Not here: an earlier moment (`past.py`), which answers to the same methods.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import lmdb
 
 from feltdb_engine import indexes, indexscan, view
+from feltdb_engine.model import Record
 from feltdb_engine.planner import Access
-from feltdb_engine.view import Transaction, View
+from feltdb_engine.values import loads
+from feltdb_engine.view import ENTRY, ENTRY_BYTES, Transaction, View
+
+_unpack = ENTRY.unpack_from
+# Records are made by the ten thousand: past the keyword constructor, in the order of the fields.
+_new: Callable[..., Record] = tuple.__new__
 
 
 class Moment:
@@ -20,6 +26,16 @@ class Moment:
     def __init__(self, target: View, txn: Transaction) -> None:
         self._view = target
         self._txn = txn
+
+    @property
+    def sequence(self) -> int:
+        """The revision seen."""
+        return view.state(self._txn).sequence
+
+    @property
+    def instance(self) -> bytes:
+        """The timeline the store is on."""
+        return view.state(self._txn).instance
 
     def counted(self, collection: bytes) -> tuple[int, int]:
         """How many live records a collection has, and the sequence its answers rest on."""
@@ -74,3 +90,9 @@ class Moment:
         if entry is None:
             raise lmdb.CorruptedError("an index names a record that is not there")
         return entry
+
+
+def record(collection: str, record_id: bytes, entry: bytes) -> Record:
+    """The record an entry holds."""
+    version, sequence, at_ms = _unpack(entry)
+    return _new(Record, (collection, record_id.decode(), version, sequence, at_ms, loads(entry[ENTRY_BYTES:])))

@@ -5,8 +5,7 @@ import time
 from feltdb_engine import limits
 from feltdb_engine.errors import DeadlineExceeded, InvalidQuery
 from feltdb_engine.model import Page, Record
-from feltdb_engine.moment import Moment
-from feltdb_engine.reading import record
+from feltdb_engine.moment import Moment, record
 from feltdb_engine.values import encode_collection, encode_id
 
 _LOOK_EVERY = 64  # records between two looks at the clock

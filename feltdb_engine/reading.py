@@ -19,7 +19,7 @@ from feltdb_engine.durability import Durability
 from feltdb_engine.errors import DeadlineExceeded, InvalidKey, ScanLimitExceeded
 from feltdb_engine.frame import FORMAT
 from feltdb_engine.model import CollectionInfo, Health, Record
-from feltdb_engine.moment import Moment
+from feltdb_engine.moment import Moment, record
 from feltdb_engine.values import encode_collection, encode_key, encode_transaction_id, loads
 from feltdb_engine.view import ENTRY, ENTRY_BYTES, StoredTransaction, Timeline
 from feltdb_engine.writer import Writer
@@ -81,13 +81,13 @@ class Reader:
         return found
 
     @contextmanager
-    def now(self, collection: str, deadline: float | None) -> Iterator[Moment]:
-        """The present, for one answer about a collection, which is given once what it rests on is durable."""
-        name = encode_collection(collection)
+    def now(self, collections: Sequence[str], deadline: float | None) -> Iterator[Moment]:
+        """The present, for one answer about these collections, which is given once what it rests on is durable."""
+        names = [encode_collection(name) for name in collections]
         refused: ScanLimitExceeded | None = None
         with self._begin() as txn:
             moment = Moment(self._view, txn)
-            last_write = moment.counted(name)[1]
+            last_write = max((moment.counted(name)[1] for name in names), default=0)
             try:
                 yield moment
             except ScanLimitExceeded as error:
@@ -187,9 +187,3 @@ def _raw_key(key: str) -> bytes:
         encode_key(key)
         raise InvalidKey("A key is collection:id.")
     return raw
-
-
-def record(collection: str, record_id: bytes, entry: bytes) -> Record:
-    """The record an entry holds."""
-    version, sequence, at_ms = _unpack(entry)
-    return _new(Record, (collection, record_id.decode(), version, sequence, at_ms, loads(entry[ENTRY_BYTES:])))

@@ -6,6 +6,7 @@ from itertools import count
 from feltdb_engine import limits
 from feltdb_engine.decide import Change, Condition, Request
 from feltdb_engine.errors import InvalidKey, InvalidValue, TransactionTooLarge
+from feltdb_engine.fences import parse
 from feltdb_engine.model import Actor, Mutation, Precondition
 from feltdb_engine.payload import PAYLOAD_HASH_BYTES
 from feltdb_engine.values import (
@@ -27,20 +28,24 @@ _AT_MS_MAX = 1 << 52
 def build(
     mutations: Sequence[Mutation],
     preconditions: Sequence[Precondition],
+    fences: Sequence[str],
     *,
+    store_id: str,
     transaction_id: str | None,
     payload_hash: bytes | None,
     actor: Actor,
     at_ms: int,
     max_payload_bytes: int,
 ) -> Request:
-    """The request to decide. Raises InvalidKey, InvalidValue, TransactionTooLarge."""
+    """The request to decide. Raises InvalidKey, InvalidValue, InvalidQuery, TransactionTooLarge."""
     if not 1 <= len(mutations) <= limits.TRANSACTION_MAX_MUTATIONS:
         raise TransactionTooLarge(
             f"A transaction has 1 to {limits.TRANSACTION_MAX_MUTATIONS} mutations.", mutations=len(mutations)
         )
     if len(preconditions) > limits.TRANSACTION_MAX_PRECONDITIONS:
         raise TransactionTooLarge(f"A transaction has at most {limits.TRANSACTION_MAX_PRECONDITIONS} preconditions.")
+    if len(fences) > limits.FENCES_MAX:
+        raise TransactionTooLarge(f"A transaction has at most {limits.FENCES_MAX} fences.")
     if type(at_ms) is not int or not 0 <= at_ms <= _AT_MS_MAX:
         raise InvalidValue("A time is a whole number of milliseconds since 1970.", pointer="/at_ms")
     changes = tuple(map(_change, count(), mutations))
@@ -50,7 +55,7 @@ def build(
     identity = digest = b""
     if transaction_id is not None:
         identity = encode_transaction_id(transaction_id)
-        digest = payload_hash or request_hash(tuple(mutations), tuple(preconditions))
+        digest = payload_hash or request_hash(mutations, preconditions, fences)
         if len(digest) != PAYLOAD_HASH_BYTES:
             raise InvalidValue("A payload hash has 32 bytes.", pointer="/payload_hash")
     return Request(
@@ -61,6 +66,9 @@ def build(
         actor=b"" if actor is NOBODY else encode_actor(actor),
         at_ms=at_ms,
         max_payload_bytes=max_payload_bytes,
+        fences=tuple(parse(token, store_id, f"/fences/{place}") for place, token in enumerate(fences))
+        if fences
+        else (),
     )
 
 

@@ -21,6 +21,7 @@ from feltdb_engine.durability import Durability, refusal
 from feltdb_engine.errors import (
     EngineError,
     FormatUnsupported,
+    ReadOnlyStore,
     StoreClosed,
     StoreForked,
     StoreRebuilding,
@@ -211,8 +212,8 @@ class Store(Upkeep, Rules, Questions):
         """The live records at these keys, in their order, of one moment. Raises InvalidKey, DeadlineExceeded."""
         return self._reader.get_many(keys, deadline)
 
-    def _moment(self, collection: str, deadline: float | None) -> AbstractContextManager[Moment]:
-        return self._reader.now(collection, deadline)
+    def _moment(self, collections: Sequence[str], deadline: float | None) -> AbstractContextManager[Moment]:
+        return self._reader.now(collections, deadline)
 
     @guarded
     def collections(self) -> list[CollectionInfo]:
@@ -225,16 +226,17 @@ class Store(Upkeep, Rules, Questions):
         mutations: Sequence[Mutation],
         *,
         preconditions: Sequence[Precondition] = (),
+        fences: Sequence[str] = (),
         transaction_id: str | None = None,
         payload_hash: bytes | None = None,
         actor: Actor = requests.NOBODY,
         at_ms: int | None = None,
         deadline: float | None = None,
     ) -> CommitResult:
-        """Commit all mutations or none, and answer once that is durable.
+        """Commit all mutations or none, and answer once that is durable. `fences` are tokens of `read_basis`.
 
         A known `transaction_id` with the same payload gives the first outcome, `duplicate` set. `deadline` is in
-        `time.monotonic()` seconds. Raises InvalidKey, InvalidValue, PreconditionFailed, RecordNotFound,
+        `time.monotonic()` seconds. Raises InvalidKey, InvalidValue, PreconditionFailed, RecordNotFound, FenceBroken,
         IdempotencyConflict, TransactionTooLarge, DeadlineExceeded and the storage errors, each saying whether it is
         committed.
         """
@@ -242,6 +244,8 @@ class Store(Upkeep, Rules, Questions):
         request = requests.build(
             mutations,
             preconditions,
+            fences,
+            store_id=self._core.manifest.store_id,
             transaction_id=transaction_id,
             payload_hash=payload_hash,
             actor=actor,

@@ -6,7 +6,7 @@ A value is what JSON can say exactly. Anything else is refused with a JSON point
 import hashlib
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import orjson
@@ -184,12 +184,14 @@ def encode_transaction_id(transaction_id: object) -> bytes:
     raise InvalidKey("A transaction id is 1 to 128 bytes of UTF-8 without control characters.")
 
 
-def request_hash(mutations: tuple[Mutation, ...], preconditions: tuple[Precondition, ...]) -> bytes:
+def request_hash(mutations: Sequence[Mutation], preconditions: Sequence[Precondition], fences: Sequence[str]) -> bytes:
     """SHA-256 of the canonical request: the same content in another member order is the same request."""
-    canonical = [
+    canonical: list[Any] = [
         [[m.kind, m.collection, m.id, m.value, m.if_version] for m in mutations],
         [[p.collection, p.id, p.predicate, p.version, p.pointer, p.value] for p in preconditions],
     ]
+    if fences:
+        canonical.append(list(fences))
     return hashlib.sha256(orjson.dumps(canonical, option=_SORTED)).digest()
 
 

@@ -9,14 +9,16 @@ from typing import NamedTuple, NoReturn
 
 import lmdb
 
-from feltdb_engine import frame, limits, positions, view
+from feltdb_engine import fences, frame, limits, positions, view
 from feltdb_engine.apply import apply
 from feltdb_engine.core import Core
-from feltdb_engine.decide import Decision, Request, decide
+from feltdb_engine.decide import Decision, Request, Unproved, decide
 from feltdb_engine.durability import Durability, as_storage_error, fail, failed, refusal
-from feltdb_engine.errors import EngineError, StorageFull
+from feltdb_engine.errors import DeadlineExceeded, EngineError, StorageFull
 from feltdb_engine.files import ForceFailed
 from feltdb_engine.frame import Frame
+from feltdb_engine.moment import Moment
+from feltdb_engine.places import frames_after
 from feltdb_engine.recovery import catch_up
 from feltdb_engine.view import State, StoredTransaction, Transaction
 
@@ -33,10 +35,11 @@ class Outcome(NamedTuple):
 class _Reading:
     """The state inside the write transaction, as `decide` sees it."""
 
-    __slots__ = ("_floor", "_txn", "_view", "record")
+    __slots__ = ("_core", "_floor", "_txn", "_view", "record")
 
-    def __init__(self, of: view.View, txn: Transaction) -> None:
-        self._view = of
+    def __init__(self, core: Core, txn: Transaction) -> None:
+        self._core = core
+        of = self._view = core.view
         self._txn = txn
         self._floor: int | None = None
         get, records = txn.get, of.records
@@ -60,6 +63,14 @@ class _Reading:
     def transaction(self, digest: bytes) -> StoredTransaction | None:
         return self._view.transaction(self._txn, digest)
 
+    def last_write(self, collection: bytes) -> int:
+        return view.collection(self._txn, collection)[1]
+
+    def touched(self, collection: bytes, after: int) -> set[bytes] | None:
+        head = view.state(self._txn).sequence
+        frames = frames_after(self._core, self._txn, view.floor(self._txn), after)
+        return fences.touched(frames, collection, after, head)
+
 
 class Writer:
     """The writing side of an open store."""
@@ -73,18 +84,32 @@ class Writer:
     def commit(self, request: Request, deadline: float | None) -> Outcome:
         """Commit and be durable. Raises the refusals of `decide`, StorageError and DeadlineExceeded."""
         until = time.monotonic() + limits.TURN_WAIT_S if deadline is None else deadline
-        try:
-            outcome = self._turn(until, lambda txn, state: self._decide(txn, state, request))
-        except StorageFull:
-            # Readers that were killed may pin pages that could be used again: let go of them, once.
-            if self._core.view.env.reader_check() == 0:
-                raise
-            outcome = self._turn(until, lambda txn, state: self._decide(txn, state, request))
+        outcome = self._decided(request, until) if not request.fences else self._fenced(request, until)
         self._durability.wait_position(outcome.end, deadline)
         self._prepare_ahead()
         if outcome.refusal is not None:
             raise outcome.refusal
         return outcome
+
+    def _decided(self, request: Request, until: float) -> Outcome:
+        try:
+            return self._turn(until, lambda txn, state: self._decide(txn, state, request))
+        except StorageFull:
+            # Readers that were killed may pin pages that could be used again: let go of them, once.
+            if self._core.view.env.reader_check() == 0:
+                raise
+            return self._turn(until, lambda txn, state: self._decide(txn, state, request))
+
+    def _fenced(self, request: Request, until: float) -> Outcome:
+        """Prove what was read before taking the turn, again as often as too much is written in between."""
+        while True:
+            with self._core.view.read() as txn:
+                proved = fences.prove(Moment(self._core.view, txn), request.fences, until)
+            try:
+                return self._decided(request._replace(fences=proved), until)
+            except Unproved:
+                if time.monotonic() >= until:
+                    raise DeadlineExceeded("The deadline passed while what was read was looked at.") from None
 
     def own(self, act: Callable[[Transaction, State], Outcome], deadline: float) -> None:
         """Run a step of the engine's own in the turn, and be durable."""
@@ -127,7 +152,7 @@ class Writer:
 
     def _decide(self, txn: Transaction, state: State, request: Request) -> Outcome:
         try:
-            answer = decide(_Reading(self._core.view, txn), state, request)
+            answer = decide(_Reading(self._core, txn), state, request)
         except EngineError as refused:
             return nothing_done(state)._replace(refusal=refused)
         if isinstance(answer, StoredTransaction):

@@ -33,6 +33,7 @@ ENGINE_CODES: dict[str, str] = {
     "TOO_MANY_PINS": "INTERNAL_ERROR",
     "RECORD_NOT_FOUND": "NOT_FOUND",
     "PRECONDITION_FAILED": "PRECONDITION_FAILED",
+    "FENCE_BROKEN": "FENCE_BROKEN",
     "IDEMPOTENCY_CONFLICT": "IDEMPOTENCY_CONFLICT",
     "TRANSACTION_TOO_LARGE": "TRANSACTION_TOO_LARGE",
     "SCAN_LIMIT_EXCEEDED": "SCAN_LIMIT_EXCEEDED",
@@ -106,13 +107,13 @@ def engine_refusal(exception: engine.EngineError) -> ApiError:
     if isinstance(exception, engine.DeadlineExceeded) and exception.committed is False:
         return budget.late(committed=False)
     members: dict[str, Any] = {}
-    if isinstance(exception, engine.PreconditionFailed | engine.IdempotencyConflict):
+    if isinstance(exception, engine.PreconditionFailed | engine.FenceBroken | engine.IdempotencyConflict):
         members["committed"] = False
     if isinstance(exception, engine.DeadlineExceeded | engine.StorageError):
         members["committed"] = exception.committed
     if exception.committed == "unknown":
         code = "COMMIT_UNKNOWN"
-    if isinstance(exception, engine.PreconditionFailed):
+    if isinstance(exception, engine.PreconditionFailed | engine.FenceBroken):
         members["failure"] = exception.details
     return ApiError(
         code,

@@ -5,7 +5,7 @@ content of a frame, the first answer again, or a refusal.
 """
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Literal, NamedTuple, Protocol
 
 from feltdb_engine import payload, values
@@ -20,6 +20,10 @@ from feltdb_engine.fences import Fence, PredicateFence
 from feltdb_engine.model import JSON, MutationKind
 from feltdb_engine.payload import LoggedOperation
 from feltdb_engine.view import ENTRY, ENTRY_BYTES, State, StoredTransaction
+
+_unpack = ENTRY.unpack_from
+# Operations are made by the ten thousand: past the keyword constructor, in the order of the fields.
+_new: Callable[..., LoggedOperation] = tuple.__new__
 
 
 class StateView(Protocol):
@@ -110,27 +114,13 @@ def decide(view: StateView, state: State, request: Request) -> Decision | Stored
     at_ms = max(request.at_ms, state.at_ms)
     parts: list[bytes] = []
     versions: list[int] = []
-    sequence = state.sequence
+    sequence, encode = state.sequence, payload.encode_operation
     for change in request.changes:
         operation, version = _change(view, change)
         versions.append(version)
         if operation is not None:
             sequence += 1
-            kind, flags, _, previous, _, collection, record_id, value = operation
-            digest = payload.content_hash(
-                state.instance,
-                sequence,
-                request.transaction_id,
-                kind,
-                collection,
-                record_id,
-                version,
-                value,
-                at_ms,
-            )
-            parts += payload.encode_operation(
-                LoggedOperation(kind, flags, version, previous, digest, collection, record_id, value)
-            )
+            parts += encode(state.instance, sequence, request.transaction_id, at_ms, operation)
     return _decision(request, state.sequence, sequence, at_ms, tuple(versions), parts)
 
 
@@ -152,35 +142,32 @@ def _decision(
 
 
 def _change(view: StateView, change: Change) -> tuple[LoggedOperation | None, int]:
-    """The operation of one mutation (None: nothing to delete) and the version after it."""
-    kind = change.kind
-    entry = view.record(change.key)
+    """The operation of one mutation (None: nothing to delete), its hash left empty, and the version after it."""
+    kind, collection, record_id, key, value, _, if_version = change
+    entry = view.record(key)
     present = entry is not None
     if entry is None:
-        entry = view.tombstone(change.key)
-    version, previous = ENTRY.unpack_from(entry)[:2] if entry is not None else (0, 0)
-    if change.if_version is not None and change.if_version != (version if present else 0):
-        _refuse("version", change.collection, change.id, change.if_version, version if present else 0)
+        entry = view.tombstone(key)
+    version, previous = (0, 0) if entry is None else _unpack(entry)[:2]
+    if if_version is not None and if_version != (version if present else 0):
+        _refuse("version", collection, record_id, if_version, version if present else 0)
     if entry is None and kind != "delete":
-        version = view.version_floor(change.collection)
-    if kind == "insert" and present:
-        _refuse("absent", change.collection, change.id, 0, version)
-    if not present and kind in ("update", "merge"):
-        raise RecordNotFound("There is no such record.", collection=change.collection.decode(), id=change.id.decode())
-    if kind == "delete":
-        if not present or entry is None:
-            return None, version
-        operation, value = payload.DELETE, entry[ENTRY_BYTES:]
-    else:
-        operation = payload.UPDATE if present else payload.INSERT
-        value = change.value
-        if kind == "merge" and entry is not None:
+        version = view.version_floor(collection)
+    operation = payload.UPDATE if present else payload.INSERT
+    if kind != "put":
+        if kind == "insert" and present:
+            _refuse("absent", collection, record_id, 0, version)
+        if kind in ("update", "merge") and not present:
+            raise RecordNotFound("There is no such record.", collection=collection.decode(), id=record_id.decode())
+        if kind == "delete":
+            if not present or entry is None:
+                return None, version
+            operation, value = payload.DELETE, entry[ENTRY_BYTES:]
+        elif kind == "merge" and entry is not None:
             value = _merged(entry[ENTRY_BYTES:], change)
     flags = payload.NO_PREVIOUS_VERSION if entry is None else 0
-    return (
-        LoggedOperation(operation, flags, version + 1, previous, b"", change.collection, change.id, value),
-        version + 1,
-    )
+    version += 1
+    return _new(LoggedOperation, (operation, flags, version, previous, b"", collection, record_id, value)), version
 
 
 def _merged(value: bytes, change: Change) -> bytes:

@@ -19,7 +19,7 @@ Operation:
      8  u32  value_length
     12  u64  version           of the record after it
     20  u64  previous          sequence of the record's operation before this one, 0 = none
-    28  32s  content_hash      SHA-256, see `content_hash`
+    28  32s  content_hash      SHA-256, see `encode_operation`
     60       collection, id, value (compact JSON; of a delete: what it removed)
 
 Timeline (kind 2), the log's first one directly after the first segment frame:
@@ -53,7 +53,7 @@ Segment (kind 5), the first frame of every segment file:
 
 import hashlib
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 from feltdb_engine.frame import FORMAT
@@ -66,6 +66,9 @@ _RECOVERY: Final = struct.Struct("<QQ")
 _SEGMENT: Final = struct.Struct("<8sII16sQQ")
 _SEGMENT_MAGIC: Final = b"FELTSEG\0"
 _CONTENT: Final = struct.Struct("<16sQQqBBHHI")
+_sha256 = hashlib.sha256
+# Operations are made by the ten thousand: past the keyword constructor, in the order of the fields.
+_new: Callable[..., "LoggedOperation"] = tuple.__new__
 
 INSERT: Final = 1
 UPDATE: Final = 2
@@ -106,37 +109,19 @@ class LoggedTimeline(NamedTuple):
     fork: int
 
 
-def content_hash(
-    instance: bytes,
-    sequence: int,
-    transaction_id: bytes,
-    kind: int,
-    collection: bytes,
-    record_id: bytes,
-    version: int,
-    value: bytes,
-    at_ms: int,
-) -> bytes:
-    """SHA-256 over all that an operation says; lengths go in too, so that no two operations share their bytes."""
-    head = _CONTENT.pack(
-        instance,
-        sequence,
-        version,
-        at_ms,
-        kind,
-        len(collection),
-        len(record_id),
-        len(transaction_id),
-        len(value),
-    )
-    return hashlib.sha256(b"".join((head, transaction_id, collection, record_id, value))).digest()
+def encode_operation(
+    instance: bytes, sequence: int, transaction_id: bytes, at_ms: int, operation: LoggedOperation
+) -> tuple[bytes, bytes]:
+    """The parts of an operation, to be joined with the others of its transaction; its content hash is made here.
 
-
-def encode_operation(operation: LoggedOperation) -> tuple[bytes, bytes, bytes, bytes]:
-    """The parts of an operation, to be joined with the others of its transaction."""
-    kind, flags, version, previous, digest, collection, record_id, value = operation
-    head = _OPERATION.pack(kind, flags, len(collection), 0, len(record_id), 0, len(value), version, previous, digest)
-    return head, collection, record_id, value
+    The hash is SHA-256 over all that an operation says; lengths go in too, so that no two operations share their bytes.
+    """
+    kind, flags, version, previous, _, collection, record_id, value = operation
+    names, ids, size = len(collection), len(record_id), len(value)
+    said = _CONTENT.pack(instance, sequence, version, at_ms, kind, names, ids, len(transaction_id), size)
+    content = collection + record_id + value
+    digest = _sha256(said + transaction_id + content).digest()
+    return _OPERATION.pack(kind, flags, names, 0, ids, 0, size, version, previous, digest), content
 
 
 def encode_transaction_head(
@@ -177,25 +162,15 @@ def decode_transaction(payload: bytes, count: int) -> LoggedTransaction:
 
 def decode_operations(payload: bytes, offset: int, count: int) -> Iterator[LoggedOperation]:
     """The operations from `offset` on."""
-    unpack = _OPERATION.unpack_from
+    unpack, new = _OPERATION.unpack_from, _new
     for _ in range(count):
-        (kind, flags, name_length, _r1, id_length, _r2, value_length, version, previous, digest) = unpack(
-            payload, offset
-        )
+        kind, flags, names, _r1, ids, _r2, size, version, previous, digest = unpack(payload, offset)
         name_at = offset + _OPERATION_BYTES
-        id_at = name_at + name_length
-        value_at = id_at + id_length
-        offset = value_at + value_length
-        yield LoggedOperation(
-            kind,
-            flags,
-            version,
-            previous,
-            digest,
-            payload[name_at:id_at],
-            payload[id_at:value_at],
-            payload[value_at:offset],
-        )
+        id_at = name_at + names
+        value_at = id_at + ids
+        offset = value_at + size
+        content = payload[name_at:id_at], payload[id_at:value_at], payload[value_at:offset]
+        yield new(LoggedOperation, (kind, flags, version, previous, digest, *content))
 
 
 def checked_operations(

@@ -1,6 +1,6 @@
 """From what a caller says to what `decide` takes: every mutation and precondition checked and encoded once."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import count
 
 from feltdb_engine import limits
@@ -19,10 +19,12 @@ from feltdb_engine.values import (
     request_hash,
 )
 
-_KINDS = ("put", "insert", "update", "merge", "delete")
+_KINDS = frozenset(("put", "insert", "update", "merge", "delete"))
 _PREDICATES = ("absent", "present", "version", "equals")
 NOBODY = Actor()
 _AT_MS_MAX = 1 << 52
+# Changes are made by the ten thousand: past the keyword constructor, in the order of the fields.
+_new: Callable[..., Change] = tuple.__new__
 
 
 def build(
@@ -75,29 +77,27 @@ def build(
 def _change(index: int, mutation: Mutation) -> Change:
     kind = mutation.kind
     if kind not in _KINDS:
-        raise InvalidValue("A mutation is one of " + ", ".join(_KINDS) + ".", pointer=f"/mutations/{index}/kind")
+        raise InvalidValue(
+            "A mutation is one of " + ", ".join(sorted(_KINDS)) + ".", pointer=f"/mutations/{index}/kind"
+        )
     collection = encode_collection(mutation.collection)
     record_id = encode_id(mutation.id)
     version = mutation.if_version
     if version is not None and (type(version) is not int or version < 0):
         raise InvalidValue("if_version is a version, 0 for absent.", pointer=f"/mutations/{index}/if_version")
-    value, patch = b"", None
+    said = mutation.value
     if kind == "delete":
-        if mutation.value is not None:
+        if said is not None:
             raise InvalidValue("A delete has no value.", pointer=f"/mutations/{index}/value")
+        value = b""
     else:
-        value = _value(index, mutation.value)
-        if kind == "merge":
-            patch = mutation.value
-    return Change(kind, collection, record_id, collection + b"\0" + record_id, value, patch, version)
-
-
-def _value(index: int, value: object) -> bytes:
-    try:
-        return encode_value(value)
-    except InvalidValue as fault:
-        fault.details["pointer"] = f"/mutations/{index}/value{fault.details['pointer']}"
-        raise
+        try:
+            value = encode_value(said)
+        except InvalidValue as fault:
+            fault.details["pointer"] = f"/mutations/{index}/value{fault.details['pointer']}"
+            raise
+    key = collection + b"\0" + record_id
+    return _new(Change, (kind, collection, record_id, key, value, said if kind == "merge" else None, version))
 
 
 def _condition(index: int, one: Precondition) -> Condition:

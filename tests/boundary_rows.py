@@ -147,6 +147,20 @@ WORKLOADS: list[Row] = [
     Row("POST", f"{_W}/cancelled", scope="workload:execute", body=_FENCE, worker="w1"),
 ]
 
+_BEAT = {"incarnation_id": "incarnation_0"}
+
+WORKERS: list[Row] = [
+    Row("GET", "/v1/workers", scope="workload:read"),
+    Row("POST", "/v1/workers/register", scope="worker:register", body={"worker_id": "w1"}, worker="w1"),
+    Row("GET", "/v1/workers/w1", scope="workload:read"),
+    Row("DELETE", "/v1/workers/w1", scope="worker:manage"),
+    Row("POST", "/v1/workers/w1/heartbeat", scope="worker:heartbeat", body=_BEAT, worker="w1"),
+    Row("POST", "/v1/workers/w1/reconcile", scope="worker:heartbeat", body={**_BEAT, "claims": []}, worker="w1"),
+    Row("POST", "/v1/workers/w1/drain", scope="worker:manage", body={}),
+    Row("POST", "/v1/workers/w1/recover", scope="worker:manage", body={}),
+    Row("GET", f"{_W}/eligible-workers", scope="workload:read"),
+]
+
 _NEW_TRIGGER = {
     "trigger_id": "t1",
     "source_collection": "orders",
@@ -175,4 +189,4 @@ OPERATIONS: list[Row] = [
     Row("GET", "/v1/status", scope="operator:read", namespaced=False),
 ]
 
-ROWS: list[Row] = [*KEYS, *GRANTS, *AUDIT, *STATE, *WORKLOADS, *TRIGGERS, *OPERATIONS]
+ROWS: list[Row] = [*KEYS, *GRANTS, *AUDIT, *STATE, *WORKLOADS, *WORKERS, *TRIGGERS, *OPERATIONS]

@@ -12,7 +12,7 @@ from apps.workloads.states import State, WhenUnreachable
 
 if TYPE_CHECKING:
     from apps.workloads.errors import WorkloadError
-    from apps.workloads.models import Checkpoint, Workload
+    from apps.workloads.models import Checkpoint, RegisteredWorker, Workload
 
 JSON: TypeAlias = Any
 SubjectKind: TypeAlias = Literal["human", "service", "workload", "agent", "connection", "worker"]
@@ -280,6 +280,47 @@ class Failure:
     kind: str
     error: str = ""
     effect: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WorkerRegistration:
+    """A worker says what it is. `workload_kinds`: definitions it takes, empty for all. `grant`: what it may declare."""
+
+    namespace: str
+    worker_id: str
+    capabilities: frozenset[str]
+    workload_kinds: frozenset[str] = frozenset()
+    concurrency: int = 1
+    application_id: str = "default"
+    grant: Mapping[str, JSON] | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ReportedClaim:
+    """A claim a worker says it holds."""
+
+    workload_id: str
+    claim_id: str
+    fencing_token: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ClaimStanding:
+    """How a claim stands: held; cancel, to be given up until the deadline; lost, to be dropped at once."""
+
+    workload_id: str
+    claim_id: str
+    standing: Literal["held", "cancel", "lost"]
+    expires_at_ms: int | None = None
+    cancel_deadline_at_ms: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WorkerBeat:
+    """The answer to a worker's heartbeat: where it stands, and how each claim it named does, in order."""
+
+    worker: "RegisteredWorker"
+    claims: Sequence[ClaimStanding]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -7,7 +7,10 @@ WorkloadError (an ApiError)
     reporting         claim_invalid, stale_fence, lease_expired, timed_out, result_conflict, result_duplicate
     deciding          approver_not_permitted, approval_not_required, approval_stale, approval_decided,
                       approval_not_actionable
-    operating         retry_exhausted
+    operating         retry_exhausted, stranded
+    workers           worker_not_found, worker_invalid, worker_unauthorized, worker_transition_denied, worker_busy,
+                      worker_heartbeat_rejected, worker_reconciliation_denied, worker_recovery_required,
+                      placement_denied
 """
 
 from collections.abc import Sequence
@@ -209,3 +212,60 @@ def stranded(parents: Sequence[str]) -> WorkloadError:
         f"the work waits for {', '.join(parents)}, which ended otherwise; create it anew without them",
         details={"unreachable": list(parents)},
     )
+
+
+def worker_not_found(worker_id: str) -> WorkloadError:
+    """No such worker has registered in this namespace."""
+    return WorkloadError("WORKER_NOT_FOUND", f"no worker {worker_id} is registered")
+
+
+def worker_invalid(message: str, *, pointer: str) -> WorkloadError:
+    """What was declared cannot be a worker."""
+    return WorkloadError("WORKER_INVALID", message, details={"pointer": pointer})
+
+
+def worker_unauthorized(message: str, *, grant_code: str) -> WorkloadError:
+    """The grant gives the worker nothing of what it declares."""
+    return WorkloadError("WORKER_UNAUTHORIZED", message, details={"grant_code": grant_code})
+
+
+def worker_transition_denied(lifecycle: str, event: str) -> WorkloadError:
+    """The table of the worker's life has no such row."""
+    return WorkloadError(
+        "WORKER_TRANSITION_DENIED",
+        f"{event} is not possible while the worker is {lifecycle}",
+        details={"lifecycle": str(lifecycle), "event": event},
+    )
+
+
+def worker_busy(active: int) -> WorkloadError:
+    """The worker holds work."""
+    return WorkloadError("WORKER_BUSY", f"the worker holds {active} claims; drain it first", details={"active": active})
+
+
+def worker_heartbeat_rejected(current: str) -> WorkloadError:
+    """The heartbeat came from another incarnation."""
+    return WorkloadError(
+        "WORKER_HEARTBEAT_REJECTED",
+        "the worker was registered anew since; whoever sent this is to stop",
+        details={"incarnation_id": current},
+    )
+
+
+def worker_reconciliation_denied(current: str) -> WorkloadError:
+    """Another incarnation asked."""
+    return WorkloadError(
+        "WORKER_RECONCILIATION_DENIED",
+        "the worker was registered anew since; whoever sent this is to stop",
+        details={"incarnation_id": current},
+    )
+
+
+def worker_recovery_required() -> WorkloadError:
+    """The worker was found silent, or was drained."""
+    return WorkloadError("WORKER_RECOVERY_REQUIRED", "the worker is OFFLINE; it must be recovered or register anew")
+
+
+def placement_denied(message: str, **details: Any) -> WorkloadError:
+    """The registered worker may not be given work now."""
+    return WorkloadError("MESH_PLACEMENT_DENIED", message, details=details)

@@ -44,6 +44,9 @@ MAX_CAPABILITIES = 100
 MAX_WORKER_CAPABILITIES = 1_000
 """Names a worker may say it holds."""
 
+MAX_WORKER_CONCURRENCY = 10_000
+"""Claims that one registered worker may say it can hold at once."""
+
 MAX_DEPENDENCIES = 100
 """Workloads that one workload may wait for."""
 

@@ -50,7 +50,7 @@ _FENCE = "claim, worker, principal and token are the current ones and the lease 
 _RETRYABLE = "the kind is one to retry and budget is left"
 _OTHERWISE = "not to be retried, or no budget left"
 _DEADLINE = "a deadline has passed"
-_LEASE_OVER = "the lease has run out"
+_LEASE_OVER = "the lease has run out, or its worker has begun anew"
 
 TABLE: Final = tuple(
     Transition(*row)

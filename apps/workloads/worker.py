@@ -292,6 +292,8 @@ class Worker:
 
     @staticmethod
     def _sweep(stop: threading.Event) -> bool:
+        for silent in services.detect_silence(now_ms=now_ms()):
+            logger.warning("registered worker %s of %s is silent", silent.worker_id, silent.namespace)
         report = services.sweep(now_ms=now_ms())
         for workload_id in report.recovered:
             logger.warning("%s: its worker was lost", workload_id)

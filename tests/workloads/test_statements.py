@@ -68,7 +68,7 @@ def test_one_lifecycle_takes_a_bounded_number_of_statements(make_work, clock, dj
     make_work()
     asked = ClaimNext(namespace=NAMESPACE, worker_id="w1", principal="p", capabilities=frozenset({"identity"}))
     # Three transactions, which inside a test's own are six savepoint statements.
-    with django_assert_max_num_queries(18 + 6, connection=connection):
+    with django_assert_max_num_queries(19 + 6, connection=connection):
         (claim,) = services.claim_next(asked, now_ms=clock.ms)
         services.start(claim.fence, now_ms=clock.ms)
         services.complete(claim.fence, Completion(result_id="r", output=1), now_ms=clock.ms)

@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from apps.workloads.api import approving, resubmitting, views
+from apps.workloads.api import approving, resubmitting, views, workers
 
 urlpatterns = [
     path("workloads", views.WorkloadsView.as_view(), name="workloads"),
@@ -11,6 +11,18 @@ urlpatterns = [
     path("workloads/complete", views.CompleteManyView.as_view(), name="workloads-complete"),
     path("workloads/fail", views.FailManyView.as_view(), name="workloads-fail"),
     path("workloads/<str:workload_id>", views.WorkloadView.as_view(), name="workload"),
+    path(
+        "workloads/<str:workload_id>/eligible-workers",
+        workers.EligibleWorkersView.as_view(),
+        name="workload-eligible-workers",
+    ),
+    path("workers", workers.WorkersView.as_view(), name="workers"),
+    path("workers/register", workers.RegisterView.as_view(), name="workers-register"),
+    path("workers/<str:worker_id>", workers.WorkerView.as_view(), name="worker"),
+    path("workers/<str:worker_id>/heartbeat", workers.HeartbeatView.as_view(), name="worker-heartbeat"),
+    path("workers/<str:worker_id>/reconcile", workers.ReconcileView.as_view(), name="worker-reconcile"),
+    path("workers/<str:worker_id>/drain", workers.DrainView.as_view(), name="worker-drain"),
+    path("workers/<str:worker_id>/recover", workers.RecoverView.as_view(), name="worker-recover"),
     path("workloads/<str:workload_id>/history", views.HistoryView.as_view(), name="workload-history"),
     path("workloads/<str:workload_id>/result", views.ResultView.as_view(), name="workload-result"),
     path("workloads/<str:workload_id>/claim", views.ClaimView.as_view(), name="workload-claim"),

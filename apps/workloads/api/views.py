@@ -7,11 +7,11 @@ from typing import Any, ClassVar
 from rest_framework.response import Response
 
 from apps.http import budget, stopping
-from apps.http.errors import ApiError
 from apps.keys.views import KeyedRequest, KeyedView
 from apps.state import cursors
 from apps.workloads import limits, services
 from apps.workloads.api import described, inputs, shapes
+from apps.workloads.api.paging import invalid_parameter, limit_of, only_known
 from apps.workloads.bell import bell
 from apps.workloads.clock import now_ms
 from apps.workloads.commands import Claim, ClaimNext, Fence, Report
@@ -31,19 +31,17 @@ class WorkloadsView(KeyedView):
     def get(self, request: KeyedRequest) -> Response:
         """Page through the work, newest first."""
         given = request.query_params
-        unknown = sorted(set(given) - {*reading.FILTERS, "limit", "cursor"})
-        if unknown:
-            raise _invalid(unknown[0], "There is no such query parameter here.")
+        only_known(given, *reading.FILTERS, "limit", "cursor")
         filters = {name: given[name] for name in reading.FILTERS if name in given}
         if "state" in filters and filters["state"] not in RESTING:
-            raise _invalid("state", f"Must be one of {', '.join(RESTING)}.")
+            raise invalid_parameter("state", f"Must be one of {', '.join(RESTING)}.")
         bound = cursors.binding("workloads", request.namespace, sorted(filters.items()))
         position = cursors.decode(bound, given.get("cursor"))
         rows, after = reading.page(
             request.namespace,
             filters=filters,
             after=None if position is None else int(position),
-            limit=_limit(given.get("limit")),
+            limit=limit_of(given),
         )
         cursor = cursors.encode(bound, None if after is None else str(after))
         return Response({"workloads": [shapes.summary(row) for row in rows], "next_cursor": cursor})
@@ -329,15 +327,3 @@ def _claim_waiting(request: KeyedRequest, command: ClaimNext, wait_ms: int) -> l
         return claims
     finally:
         _waiting.release()
-
-
-def _limit(given: str | None) -> int:
-    if given is None:
-        return limits.DEFAULT_PAGE
-    if not (given.isascii() and given.isdigit() and len(given) <= 6 and 1 <= int(given) <= limits.MAX_PAGE):
-        raise _invalid("limit", f"Must be a whole number from 1 to {limits.MAX_PAGE}.")
-    return int(given)
-
-
-def _invalid(field: str, message: str) -> ApiError:
-    return ApiError("VALIDATION_ERROR", message, details={"field": field})

@@ -1,4 +1,5 @@
-"""Durable work at rest, by subject: the work itself (`work.py`), decisions on it (`approving.py`)."""
+"""Durable work at rest, by subject: the work itself (`work.py`), decisions on it (`approving.py`),
+the workers that registered (`workers.py`)."""
 
 from apps.workloads.models.approving import Decision
 from apps.workloads.models.work import (
@@ -11,6 +12,7 @@ from apps.workloads.models.work import (
     Result,
     Workload,
 )
+from apps.workloads.models.workers import RegisteredWorker
 
 __all__ = [
     "Attempt",
@@ -19,6 +21,7 @@ __all__ = [
     "Dependency",
     "Event",
     "Lane",
+    "RegisteredWorker",
     "Request",
     "Result",
     "Workload",

@@ -192,6 +192,9 @@ class Workload(models.Model):
                 condition=Q(state=State.READY, waiting_on=0),
                 name="workload_claim_order",
             ),
+            models.Index(
+                fields=["namespace", "worker_id"], condition=Q(worker_id__isnull=False), name="workload_held_by_worker"
+            ),
             models.Index(fields=["due_at_ms"], condition=Q(due_at_ms__isnull=False), name="workload_due"),
             models.Index(fields=["namespace", "id"], name="workload_by_age"),
             models.Index(fields=["namespace", "state", "id"], name="workload_by_state"),

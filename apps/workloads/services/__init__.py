@@ -30,6 +30,7 @@ from apps.workloads.services.checkpointing import checkpoint, context
 from apps.workloads.services.claiming import claim, claim_next, namespaces_with_work
 from apps.workloads.services.control import cancel, retry
 from apps.workloads.services.holding import hand_back, heartbeat, start
+from apps.workloads.services.registry import detect_silence
 from apps.workloads.services.reporting import complete, complete_many, confirm_cancel, fail, fail_many
 from apps.workloads.services.resubmitting import resubmit
 from apps.workloads.services.sweeping import sweep
@@ -65,6 +66,7 @@ __all__ = [
     "confirm_cancel",
     "context",
     "decide_approval",
+    "detect_silence",
     "fail",
     "fail_many",
     "hand_back",

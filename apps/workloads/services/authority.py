@@ -16,7 +16,7 @@ from apps.keys.grants.form import GrantSubject, read_signed
 from apps.keys.grants.rules import Context
 from apps.keys.principal import Principal
 from apps.workloads import errors, limits, statements
-from apps.workloads.commands import Claim, CreateWorkload
+from apps.workloads.commands import Claim, CreateWorkload, WorkerRegistration
 from apps.workloads.models import Lane, Workload
 from apps.workloads.services.moving import Move, commit_together
 from apps.workloads.states import State
@@ -96,6 +96,40 @@ def check_touches(claim: Claim, scope: str, collection: str, *, now_ms: int) -> 
         )
     except GrantRefused as refused:
         raise _unauthorized(refused) from refused
+
+
+def granted_to_worker(command: WorkerRegistration, *, now_ms: int) -> tuple[frozenset[str], str]:
+    """Return what a worker is granted of what it declares, and the grant that says so ("" where it names none).
+
+    A grant gives `worker:capability:<name>` for each, to this worker, over `flow://{application}/workers/{worker}`.
+    Raises WORKER_UNAUTHORIZED where it gives nothing of it.
+    """
+    if command.grant is None:
+        return command.capabilities, ""
+    granted, refusal = set(), None
+    try:
+        where = resources.address(command.application_id, "workers", command.worker_id)
+        grant_id = read_signed(command.grant).grant.id
+    except GrantRefused as refused:
+        raise errors.worker_unauthorized(refused.message, grant_code=refused.code) from refused
+    for name in sorted(command.capabilities):
+        decision = services.verify(
+            command.grant,
+            subject=GrantSubject("worker", command.worker_id),
+            tenant_id=command.namespace,
+            application_id=command.application_id,
+            capability=f"worker:capability:{name}",
+            resource=where,
+            context=Context(environment="", workload_id=None),
+            now_ms=now_ms,
+        )
+        if decision.allowed:
+            granted.add(name)
+        else:
+            refusal = decision
+    if not granted and refusal is not None:
+        raise errors.worker_unauthorized(refusal.reason, grant_code=refusal.code)
+    return frozenset(granted), grant_id
 
 
 def _refusal(lane: Lane, now_ms: int) -> GrantRefused | None:

@@ -13,7 +13,7 @@ from django.db.models import Exists, OuterRef, Q
 from apps.workloads import deadlines, errors, identity, limits, statements
 from apps.workloads.commands import Claim, ClaimById, ClaimNext
 from apps.workloads.models import Attempt, Dependency, Lane, Request, Workload
-from apps.workloads.services import authority, validation
+from apps.workloads.services import authority, placement, validation
 from apps.workloads.services.fencing import attempt_id, in_time
 from apps.workloads.services.moving import Move, commit_together, deciding_anew, load
 from apps.workloads.states import Approval, AttemptStatus, State
@@ -29,7 +29,8 @@ def claim(command: ClaimById, *, now_ms: int) -> Claim:
 
     Refused in this order: WORKLOAD_NOT_FOUND, WORKLOAD_TIMED_OUT (and timed out), WORKLOAD_ATTEMPTS_EXHAUSTED (and
     buried), WORKLOAD_APPROVAL_PENDING, WORKLOAD_REJECTED, WORKLOAD_NOT_READY (also while dependencies are not met),
-    WORKLOAD_NOT_YET_ELIGIBLE, WORKLOAD_UNAUTHORIZED (and buried), WORKLOAD_CAPABILITY_DENIED.
+    WORKLOAD_NOT_YET_ELIGIBLE, WORKLOAD_UNAUTHORIZED (and buried), MESH_PLACEMENT_DENIED (a registered worker that is
+    not ready, was not granted it or is full), WORKLOAD_CAPABILITY_DENIED.
     """
     validation.lease(command.lease_ms)
     validation.name(command.worker_id, "/worker_id", limits.MAX_NAME_CHARS)
@@ -40,6 +41,9 @@ def claim(command: ClaimById, *, now_ms: int) -> Claim:
     _check_claimable(row, now_ms)
     lane = statements.get(Lane, id=row.lane_id)
     _check_authority(row, lane, now_ms)
+    worker = placement.placeable(command.namespace, command.worker_id, now_ms=now_ms)
+    if not placement.takes(worker, lane):
+        raise errors.placement_denied("the worker was granted no such capability, or does not take this kind")
     if command.capabilities is not None:
         missing = sorted(set(lane.capabilities) - command.capabilities)
         if missing:
@@ -47,6 +51,8 @@ def claim(command: ClaimById, *, now_ms: int) -> Claim:
     move = _claimed(row, command, now_ms)
     request = _requests([row])[row.pk]
     with transaction.atomic():
+        if not placement.room(worker, 1):
+            raise errors.placement_denied("the worker has no capacity left")
         move.commit_or_lose()
         statements.insert([_attempt(move.after)])
     return _claim(move.after, lane, request)
@@ -54,18 +60,22 @@ def claim(command: ClaimById, *, now_ms: int) -> Claim:
 
 @deciding_anew
 def claim_next(command: ClaimNext, *, now_ms: int) -> list[Claim]:
-    """Claim up to `max` workloads of the namespace that this worker can run, best first; none is an empty list."""
+    """Claim up to `max` workloads of the namespace that this worker can run, best first; none is an empty list.
+
+    A registered worker gets no more than its capacity leaves; while it is not ready it is MESH_PLACEMENT_DENIED.
+    """
     validation.lease(command.lease_ms)
     validation.name(command.worker_id, "/worker_id", limits.MAX_NAME_CHARS)
     _check_capabilities_known(command.capabilities)
     if not 1 <= command.max <= limits.MAX_BATCH:
         raise errors.invalid(f"must be 1 to {limits.MAX_BATCH}", pointer="/max")
     lanes = _open_lanes(Q(namespace=command.namespace), command.capabilities, command.definitions, now_ms)
-    lanes = authority.standing_lanes(lanes, now_ms=now_ms)
+    worker = placement.placeable(command.namespace, command.worker_id, now_ms=now_ms)
+    lanes = [lane for lane in authority.standing_lanes(lanes, now_ms=now_ms) if placement.takes(worker, lane)]
     if not lanes:
         return []
     with transaction.atomic():
-        rows = _take(lanes, command.max, now_ms)
+        rows = _take(lanes, placement.room(worker, command.max), now_ms)
         moves = [_claimed(row, command, now_ms) for row in rows]
         if command.start:
             for move in moves:
@@ -104,6 +114,8 @@ def _open_lanes(where: Q, capabilities: frozenset[str], definitions: Collection[
 def _take(lanes: Iterable[Lane], most: int, now_ms: int) -> list[Workload]:
     """Return the best claimable rows of the lanes, locked where the database locks rows, passing over locked ones."""
     taken: list[Workload] = []
+    if not most:
+        return taken
     for _, equals in groupby(lanes, key=lambda lane: lane.priority):
         heads: list[Workload] = []
         for lane in equals:

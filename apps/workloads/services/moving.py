@@ -191,6 +191,12 @@ def load(namespace: str, workload_id: str) -> Workload:
     return row
 
 
+def policies_of(rows: Sequence[Workload]) -> dict[int, RetryPolicy]:
+    """Return the retry policy of each row, by its key."""
+    found = Request.objects.filter(pk__in=[row.pk for row in rows]).values_list("pk", "retry_policy")
+    return {pk: RetryPolicy.from_json(policy) for pk, policy in found}
+
+
 def policy_of(row: Workload) -> RetryPolicy:
     """Return the row's retry policy."""
     return RetryPolicy.from_json(Request.objects.values_list("retry_policy", flat=True).get(pk=row.pk))

@@ -20,6 +20,7 @@ from apps.workloads.states import ACTIVE, AttemptStatus, State, WhenUnreachable
 RECOVERY_ACTOR = "recovery"
 CANCELLATION_ACTOR = "cancellation"
 DEPENDENCY_ACTOR = "dependency"
+LEASE_EXPIRED = "lease_expired"
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,11 +105,16 @@ def _decide(row: Workload, now_ms: int) -> _Step:
         )
     lease_over = row.lease_expires_at_ms is not None and row.lease_expires_at_ms <= now_ms
     if row.state in ACTIVE and lease_over:
-        return _Step("recovered", row, _recover(row, policy, now_ms), error="worker_lost: claim lease expired")
+        return _Step(
+            "recovered",
+            row,
+            recovered(row, policy, now_ms, LEASE_EXPIRED),
+            error=f"worker_lost: {LEASE_EXPIRED}",
+        )
     if row.state == State.CANCELLATION_REQUESTED:
         grace_over = row.cancel_deadline_at_ms is not None and row.cancel_deadline_at_ms <= now_ms
         if lease_over or grace_over:
-            return _end_cancellation(row, now_ms, "grace_over" if grace_over else "lease_expired")
+            return _end_cancellation(row, now_ms, "grace_over" if grace_over else LEASE_EXPIRED)
     if row.state == State.READY and row.waiting_on:
         hopeless = unreachable(row)
         if hopeless:
@@ -116,12 +122,13 @@ def _decide(row: Workload, now_ms: int) -> _Step:
     return _Step("recovered", row, None)
 
 
-def _recover(row: Workload, policy: RetryPolicy, now_ms: int) -> Move:
+def recovered(row: Workload, policy: RetryPolicy, now_ms: int, reason: str) -> Move:
+    """Return the move of work whose worker is lost: tried again after the back-off, or buried."""
     move = Move(row, now_ms).only_if(lease_expires_at_ms=row.lease_expires_at_ms)
     move.step(
         "recover",
         RECOVERY_ACTOR,
-        recovery_reason="lease_expired",
+        recovery_reason=reason,
         attempts_used=row.budget_used,
         attempt_budget=row.max_attempts,
         claim_id=current_claim_id(row),
@@ -129,7 +136,7 @@ def _recover(row: Workload, policy: RetryPolicy, now_ms: int) -> Move:
         lease_expired_at_ms=row.lease_expires_at_ms,
         attempt_id=attempt_id(row),
     )
-    move.set(last_failure="worker_lost: claim lease expired")
+    move.set(last_failure=f"worker_lost: {reason}")
     if "worker_failure" not in policy.retry_on:
         decision = "worker_failure_not_retryable"
     else:
@@ -139,7 +146,7 @@ def _recover(row: Workload, policy: RetryPolicy, now_ms: int) -> Move:
 
 def _end_cancellation(row: Workload, now_ms: int, reason: str) -> _Step:
     move = Move(row, now_ms)
-    if reason == "lease_expired":
+    if reason == LEASE_EXPIRED:
         move.only_if(lease_expires_at_ms=row.lease_expires_at_ms)
     move.step(
         "end_cancellation",

@@ -1,0 +1,91 @@
+"""Whether a registered worker may be given work, and how much. Asked by the claim; nothing is written here."""
+
+from dataclasses import dataclass
+
+from django.db import connection
+from django.db.models import Count
+
+from apps.keys.grants import standing
+from apps.workloads import errors, statements
+from apps.workloads.lifecycle import Health, Lifecycle
+from apps.workloads.models import Lane, RegisteredWorker, Workload
+from apps.workloads.services.moving import load
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Eligible:
+    """A registered worker that could be given a workload now, and how much room it has."""
+
+    worker: RegisteredWorker
+    active: int
+
+
+def placeable(namespace: str, worker_id: str, *, now_ms: int) -> RegisteredWorker | None:
+    """Return the worker where it has registered; None for one that has not, which is held to nothing here.
+
+    Raises MESH_PLACEMENT_DENIED while it is not READY and healthy, or where the grant it registered with has ended.
+    """
+    worker = statements.first(RegisteredWorker, namespace=namespace, worker_id=worker_id)
+    if worker is not None:
+        _check_standing(worker, now_ms)
+    return worker
+
+
+def _check_standing(worker: RegisteredWorker, now_ms: int) -> None:
+    if worker.lifecycle != Lifecycle.READY:
+        raise errors.placement_denied(f"the worker is {worker.lifecycle}", lifecycle=str(worker.lifecycle))
+    if worker.health != Health.HEALTHY:
+        raise errors.placement_denied(f"the worker is {worker.health}", health=str(worker.health))
+    if worker.grant_id and (ended := standing.refusal(worker.namespace, worker.grant_id, now_ms=now_ms)):
+        raise errors.placement_denied(ended.message, grant_code=ended.code)
+
+
+def takes(worker: RegisteredWorker | None, lane: Lane) -> bool:
+    """Tell whether the worker was granted what work of the lane needs, and takes its kind."""
+    if worker is None:
+        return True
+    kinds = worker.workload_kinds
+    return set(lane.capabilities) <= set(worker.granted_capabilities) and (not kinds or lane.definition_id in kinds)
+
+
+def room(worker: RegisteredWorker | None, most: int) -> int:
+    """Return how many more claims the worker may be given, at most `most`. Inside the claim's transaction.
+
+    The worker's row is locked where the database locks rows, so that two claims at once do not both take the last
+    place; a worker that was registered anew or drained meanwhile gets nothing.
+    """
+    if worker is None:
+        return most
+    lock = " FOR UPDATE" if connection.features.has_select_for_update else ""
+    if not statements.fetch(
+        RegisteredWorker, lock, id=worker.pk, incarnation_id=worker.incarnation_id, lifecycle=Lifecycle.READY
+    ):
+        return 0
+    return max(0, min(most, worker.concurrency - active(worker)))
+
+
+def active(worker: RegisteredWorker) -> int:
+    """Return how many claims the worker holds."""
+    return Workload.objects.filter(namespace=worker.namespace, worker_id=worker.worker_id).count()
+
+
+def actives(namespace: str) -> dict[str, int]:
+    """Return how many claims each worker of the namespace holds, registered or not."""
+    held = Workload.objects.filter(namespace=namespace, worker_id__isnull=False)
+    return dict(held.values_list("worker_id").annotate(count=Count("pk")))
+
+
+def eligible(namespace: str, workload_id: str, *, now_ms: int) -> list[Eligible]:
+    """Return the registered workers that could be given this workload now: least loaded, then largest, then by name."""
+    row = load(namespace, workload_id)
+    lane = statements.get(Lane, id=row.lane_id)
+    held = actives(namespace)
+    found = []
+    for worker in RegisteredWorker.objects.filter(namespace=namespace, lifecycle=Lifecycle.READY):
+        try:
+            _check_standing(worker, now_ms)
+        except errors.WorkloadError:
+            continue
+        if takes(worker, lane) and held.get(worker.worker_id, 0) < worker.concurrency:
+            found.append(Eligible(worker=worker, active=held.get(worker.worker_id, 0)))
+    return sorted(found, key=lambda each: (each.active, -each.worker.concurrency, each.worker.worker_id))

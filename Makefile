@@ -33,6 +33,7 @@ run: .venv/.runtime ## set everything up and serve at http://127.0.0.1:8000, wit
 
 test: lint .venv/.demo ## set everything up, check the code and run every test (about 15 minutes on two cores)
 	@scripts/install-chromium
+	@scripts/install-strace
 	@scripts/run-tests
 
 lint: .venv/.dev ## ruff, mypy, import-linter, missing migrations
@@ -54,6 +55,7 @@ demo: .venv/.demo ## import 336,776 real flights through the API with a trigger 
 
 torture: .venv/.dev ## the long kill, fault and race loops (default 30 minutes: FELTDB_TORTURE_MINUTES)
 	@scripts/install-chromium
+	@scripts/install-strace
 	@FELTDB_TORTURE_MINUTES=$${FELTDB_TORTURE_MINUTES:-30} scripts/run-tests -m torture
 
 clean: ## remove the virtual environment and tool caches; your data directory stays

@@ -1,0 +1,110 @@
+"""A store in a process of its own that does what it is told over a pipe: to be traced, stopped or killed from outside.
+
+    with Remote(directory) as other:
+        other.commit("a:1") == "committed"
+
+Every answer is a word or a value; an engine's error is its code, and behind a space what it says of `committed`.
+"""
+
+import ctypes
+import multiprocessing
+from multiprocessing.connection import Connection
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from feltdb_engine import Mutation, Store, errors
+
+_processes = multiprocessing.get_context("forkserver")
+_processes.set_forkserver_preload(["tests.engine.crew_member", "tests.engine.remote"])
+_ANY_TRACER = (0x59616D61, ctypes.c_ulong(-1))  # prctl: where the system restricts tracing, let the test's strace in
+
+
+class Remote:
+    """The other end."""
+
+    def __init__(self, directory: Path, **options: Any) -> None:
+        self._pipe, far = _processes.Pipe()
+        self.process = _processes.Process(target=_serve, args=(far, directory, options))
+        self.process.start()
+        far.close()
+        self.opened = self._pipe.recv()
+
+    @property
+    def pid(self) -> int:
+        """Of the process."""
+        assert self.process.pid is not None
+        return self.process.pid
+
+    def ask(self, what: str, *arguments: Any) -> Any:
+        """Do it and wait for the answer."""
+        self.tell(what, *arguments)
+        return self.answer()
+
+    def tell(self, what: str, *arguments: Any) -> None:
+        """Do it, and do not wait."""
+        self._pipe.send((what, arguments))
+
+    def answer(self) -> Any:
+        """The next answer. Raises EOFError where the process died."""
+        assert self._pipe.poll(60)
+        return self._pipe.recv()
+
+    def commit(self, key: str, size: int = 10) -> str:
+        """Put a record, its id the transaction's."""
+        return str(self.ask("commit", key, size))
+
+    def get(self, key: str) -> Any:
+        """True where the record is there, False, or an error's code."""
+        return self.ask("get", key)
+
+    def kill(self) -> None:
+        """As `kill -9`."""
+        self.process.kill()
+        self.process.join(60)
+
+    def __enter__(self) -> "Remote":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.kill()
+        self._pipe.close()
+
+
+def _serve(pipe: Connection, directory: Path, options: dict[str, Any]) -> None:
+    ctypes.CDLL(None).prctl(*_ANY_TRACER)
+    store: Store | None = None
+
+    def act(what: str, *arguments: Any) -> Any:
+        nonlocal store
+        if what == "open":
+            store = Store.open(directory, **options)
+            return "open"
+        assert store is not None
+        if what == "close":
+            store.close()
+            return "closed"
+        if what == "commit":
+            key, size = arguments
+            mutation = Mutation(kind="put", collection=key[0], id=key[2:], value={"body": "x" * size})
+            store.commit([mutation], transaction_id=key)
+            return "committed"
+        if what == "get":
+            return store.get(*arguments) is not None
+        if what == "storage":
+            return store.health().storage
+        raise AssertionError(what)
+
+    request: tuple[str, tuple[Any, ...]] = ("open", ())
+    while True:
+        try:
+            answer = act(request[0], *request[1])
+        except errors.EngineError as error:
+            answer = f"{error.code} {error.committed}"
+        pipe.send(answer)
+        try:
+            request = pipe.recv()
+        except EOFError:
+            return

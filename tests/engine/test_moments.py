@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from feltdb_engine import Store
-from feltdb_engine.reading import Reader
+from feltdb_engine.moment import Moment
 from feltdb_engine.view import View
 from tests.engine.kit import delete, put
 
@@ -38,7 +38,7 @@ def test_a_read_sees_all_of_a_commit_or_nothing_of_it(store: Store, monkeypatch:
             thread.start()
             thread.join(20)
 
-    record, entries = View.record, Reader.entries
+    record, entries = View.record, Moment.entries
 
     def slow_record(*args: Any) -> Any:
         write_once()
@@ -50,7 +50,7 @@ def test_a_read_sees_all_of_a_commit_or_nothing_of_it(store: Store, monkeypatch:
             yield pair
 
     monkeypatch.setattr(View, "record", slow_record)
-    monkeypatch.setattr(Reader, "entries", slow_entries)
+    monkeypatch.setattr(Moment, "entries", slow_entries)
     assert READS[how](store) == [0, 0, 0]
     assert written >= 3, "a commit fell into the read"
     monkeypatch.undo()

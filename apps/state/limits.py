@@ -39,3 +39,11 @@ INDEX_BUILD_S = 5.0
 # Collections one feed reader may name, and versions one If-Match may list.
 FEED_COLLECTIONS = 100
 ENTITY_TAGS = 32
+
+PROGRAM_NAME_CHARS = 128
+PROGRAM_STEPS = 16
+PROGRAM_FIELDS = 32
+PROGRAM_LIMIT_MAX = 500
+PROGRAM_QUERY_CHARS = 512
+"""Characters of a declared program's name, its steps, members one of them keeps, items another passes on, characters
+of a text it looks for: the reference's."""

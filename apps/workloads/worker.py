@@ -26,7 +26,7 @@ from collections.abc import Callable, Sequence
 
 from django.db import DatabaseError, InterfaceError, close_old_connections, connections
 
-from apps.workloads import capabilities, limits, services
+from apps.workloads import capabilities, declared, limits, services
 from apps.workloads.bell import bell
 from apps.workloads.capabilities import Cancelled, Failed
 from apps.workloads.clock import now_ms
@@ -142,29 +142,32 @@ class Worker:
         if free <= 0:
             return 0
         close_old_connections()
-        known = capabilities.names()
-        namespaces = services.namespaces_with_work(
-            now_ms=now_ms(), capabilities=known, definitions=known, namespaces=self.options.namespaces
+        ready = services.ready_definitions(
+            now_ms=now_ms(),
+            capabilities=capabilities.names(),
+            declared=declared.is_declared,
+            namespaces=self.options.namespaces,
         )
+        namespaces = list(ready)
         self._turn += 1
         start = self._turn % len(namespaces) if namespaces else 0
         claimed = 0
         for namespace in [*namespaces[start:], *namespaces[:start]]:
             if claimed >= free or self._stop.is_set():
                 break
-            claims = services.claim_next(self._request(namespace, known, free - claimed), now_ms=now_ms())
+            claims = services.claim_next(self._request(namespace, ready[namespace], free - claimed), now_ms=now_ms())
             for claim in claims:
                 self._take_up(claim)
             claimed += len(claims)
         return claimed
 
-    def _request(self, namespace: str, known: frozenset[str], most: int) -> ClaimNext:
+    def _request(self, namespace: str, definitions: frozenset[str], most: int) -> ClaimNext:
         return ClaimNext(
             namespace=namespace,
             worker_id=self.options.worker_id,
             principal=f"worker:{self.options.worker_id}",
-            capabilities=known,
-            definitions=known,
+            capabilities=capabilities.names() | definitions,
+            definitions=definitions,
             max=most,
             lease_ms=self.options.lease_ms,
             start=True,
@@ -219,10 +222,11 @@ class Worker:
     def _run_program(running: Running) -> Completion | Failure | None:
         """Run the program and return what became of it; None when it gave up because it was asked to."""
         fence = running.claim.fence
-        found = capabilities.find(running.claim.definition_id)
+        name = running.claim.definition_id
         try:
+            found = capabilities.find(name) or declared.find(fence.namespace, name)
             if found is None:
-                raise Failed("capability_missing", f"{running.claim.definition_id} is not installed here")
+                raise Failed("capability_missing", f"{name} is not installed here")
             output = found.program(running.claim.input, running)
         except Cancelled:
             if running.cancelled():
@@ -231,7 +235,7 @@ class Worker:
         except Failed as failed:
             return Failure(kind=failed.kind, error=failed.message, effect=failed.effect)
         except BaseException as error:  # a program may raise anything, SystemExit too: it is the program's end only
-            logger.warning("%s: %s failed", running.workload_id, running.claim.definition_id, exc_info=True)
+            logger.warning("%s: %s failed", running.workload_id, name, exc_info=True)
             return Failure(kind="execution_error", error=f"{type(error).__name__}: {error}")
         return Completion(result_id=f"result_{fence.workload_id}_{fence.fencing_token}", output=output)
 

@@ -27,7 +27,7 @@ from apps.workloads.services.admission import Prepared, admit, admit_many, prepa
 from apps.workloads.services.approving import decide_approval
 from apps.workloads.services.authority import check_touches
 from apps.workloads.services.checkpointing import checkpoint, context
-from apps.workloads.services.claiming import claim, claim_next, namespaces_with_work
+from apps.workloads.services.claiming import claim, claim_next, ready_definitions
 from apps.workloads.services.control import cancel, retry
 from apps.workloads.services.holding import hand_back, heartbeat, start
 from apps.workloads.services.registry import detect_silence
@@ -71,8 +71,8 @@ __all__ = [
     "fail_many",
     "hand_back",
     "heartbeat",
-    "namespaces_with_work",
     "prepare",
+    "ready_definitions",
     "resubmit",
     "retry",
     "start",

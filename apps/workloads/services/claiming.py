@@ -4,11 +4,11 @@ The next work is looked for lane by lane (`models.Lane`): an idle look is one qu
 only the heads of the lanes it takes from, however much work there is that is done, not yet eligible or for others.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from itertools import groupby
 
 from django.db import transaction
-from django.db.models import Exists, OuterRef, Q
+from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from apps.workloads import deadlines, errors, identity, limits, statements
 from apps.workloads.commands import Claim, ClaimById, ClaimNext
@@ -87,28 +87,44 @@ def claim_next(command: ClaimNext, *, now_ms: int) -> list[Claim]:
     return [_claim(row, by_id[row.lane_id], requests[row.pk]) for row in claimed]
 
 
-def namespaces_with_work(
+def ready_definitions(
     *,
     now_ms: int,
-    capabilities: Collection[str],
-    definitions: Collection[str] | None = None,
+    capabilities: frozenset[str],
+    declared: Callable[[str, str], bool],
     namespaces: Collection[str] | None = None,
-) -> list[str]:
-    """Return the namespaces where `claim_next` would find something now, the one with the best priority first."""
+) -> dict[str, frozenset[str]]:
+    """Return, for each namespace where something is ready that a process can run, its definitions that are.
+
+    The one with the best priority comes first. A process runs what it has installed (`capabilities`) and what the
+    namespace itself declares: `declared(namespace, definition)`.
+    """
     where = Q() if namespaces is None else Q(namespace__in=namespaces)
-    lanes = _open_lanes(where, frozenset(capabilities), definitions, now_ms)
-    return list(dict.fromkeys(lane.namespace for lane in lanes))
+    found: dict[str, set[str]] = {}
+    for lane in _ready_lanes(where, now_ms):
+        needed = set(lane.capabilities) - capabilities
+        if lane.definition_id not in capabilities:
+            if not needed <= {lane.definition_id} or not declared(lane.namespace, lane.definition_id):
+                continue
+        elif needed:
+            continue
+        found.setdefault(lane.namespace, set()).add(lane.definition_id)
+    return {namespace: frozenset(names) for namespace, names in found.items()}
+
+
+def _ready_lanes(where: Q, now_ms: int) -> QuerySet[Lane]:
+    """Return the lanes that have claimable work, best priority first."""
+    claimable = Workload.objects.filter(
+        lane=OuterRef("pk"), state=State.READY, waiting_on=0, eligible_at_ms__lte=now_ms
+    )
+    return Lane.objects.filter(where).filter(Exists(claimable)).order_by("-priority", "pk")
 
 
 def _open_lanes(where: Q, capabilities: frozenset[str], definitions: Collection[str] | None, now_ms: int) -> list[Lane]:
     """Return the lanes this worker may take from that have claimable work, best priority first."""
-    claimable = Workload.objects.filter(
-        lane=OuterRef("pk"), state=State.READY, waiting_on=0, eligible_at_ms__lte=now_ms
-    )
     if definitions is not None:
         where &= Q(definition_id__in=definitions)
-    lanes = Lane.objects.filter(where).filter(Exists(claimable)).order_by("-priority", "pk")
-    return [lane for lane in lanes if capabilities.issuperset(lane.capabilities)]
+    return [lane for lane in _ready_lanes(where, now_ms) if capabilities.issuperset(lane.capabilities)]
 
 
 def _take(lanes: Iterable[Lane], most: int, now_ms: int) -> list[Workload]:

@@ -53,11 +53,13 @@ class ApiClient(Client):
 def _nothing_remembered() -> Iterator[None]:
     """Keys verified and namespaces seen in one test mean nothing in the next."""
     from apps.keys import bookkeeping, permissions, verify
+    from apps.keys.grants import standing
     from apps.operations.services import health
 
     verify.forget_all()
     bookkeeping.forget_all()
     permissions.forget_all()
+    standing.forget_all()
     health.forget()
     yield
 

@@ -80,8 +80,13 @@ def locked(namespace: str, trigger_id: str) -> Trigger:
 
 
 def snapshot(trigger: Trigger) -> dict[str, Any]:
-    """Return what of a trigger its account compares: the definition, and the state with its reason."""
-    return {**of_trigger(trigger).as_json(), "state": trigger.state, "reason_code": trigger.reason_code}
+    """Return what of a trigger its account compares: the definition, its authority, and the state with its reason."""
+    return {
+        **of_trigger(trigger).as_json(),
+        "grant_id": trigger.grant_id,
+        "state": trigger.state,
+        "reason_code": trigger.reason_code,
+    }
 
 
 def hold(

@@ -151,7 +151,8 @@ class Evaluator:
         try:
             store = stores.store(namespace)
             if kept.definitions == definitions and kept.walker.idle(store.head()) and not kept.walker.flush_due():
-                return False
+                if not kept.walker.authority_due():
+                    return False
             if not self._lease(namespace, kept):
                 return False
             worked = self._steps(kept, store, stop)

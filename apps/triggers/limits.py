@@ -42,3 +42,6 @@ WAIT_SLICE_S = 0.05  # between looks at the heads of several namespaces, and at 
 STEPS_PER_TURN = 20  # steps of one namespace before the next has its turn
 BACKOFF_FIRST_S = 0.5  # after a storage failure
 BACKOFF_LAST_S = 30.0
+
+AUTHORITY_LOOK_S = 5.0
+"""Seconds after which an evaluator with nothing to do asks again whether its triggers' authority stands."""

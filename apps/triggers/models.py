@@ -29,7 +29,8 @@ class Trigger(models.Model):
 
     `revision` grows with every change of this row, of its definition and of its state alike; work records it.
     `reason_code` and `reason` say why the trigger is paused or blocked. An archived trigger keeps its id, its cursor
-    and its keys: defining the id again revives it.
+    and its keys: defining the id again revives it. `grant_id` is the grant its work runs under: the one named by
+    `authorization_snapshot`, or that of whoever defined it last; "" is the instance's own authority.
     """
 
     class State(models.TextChoices):
@@ -57,6 +58,7 @@ class Trigger(models.Model):
     requested_by_kind = models.CharField(max_length=16, choices=[(kind, kind) for kind in SUBJECT_KINDS])
     requested_by_id = models.CharField(max_length=limits.MAX_TEXT_CHARS)
     authorization_snapshot = JSONText(null=True, blank=True)
+    grant_id = models.CharField(max_length=limits.MAX_ID_CHARS, blank=True, default="")
     capability_snapshot = JSONText(default=list)
     connection_scopes = JSONText(default=list)
     priority = models.IntegerField(default=0)

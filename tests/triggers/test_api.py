@@ -9,6 +9,7 @@ from jsonschema import Draft202012Validator
 from apps.triggers import services
 from apps.triggers.api.schemas import SCHEMAS
 from apps.triggers.models import Trigger
+from apps.workloads.clock import now_ms
 from feltdb_engine import Mutation
 
 NEW = {
@@ -22,6 +23,7 @@ NEW = {
 
 @pytest.fixture
 def client(world: Any, api: Callable[..., Any]) -> Any:
+    world.now_ms = now_ms()  # what a route does, it does by the clock
     return api()
 
 
@@ -118,7 +120,7 @@ def test_a_refusal_has_its_status_and_code(
 def test_a_key_for_some_collections_defines_triggers_on_those_only(
     world: Any, api: Callable[..., Any], make_key: Callable[..., Any]
 ) -> None:
-    client = api(make_key(scopes=["triggers:read", "triggers:write"], collections=["orders"]))
+    client = api(make_key(scopes=["triggers:read", "triggers:write", "workload:create"], collections=["orders"]))
     assert client.post_json("/v1/triggers", NEW).status_code == 201
     refused = client.post_json("/v1/triggers", {**NEW, "trigger_id": "x", "source_collection": "salaries"})
     assert (refused.status_code, refused.json()["reason"]) == (403, "COLLECTION_DENIED")

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from django.core.management import CommandError, call_command
 
+from apps.workloads.clock import now_ms
+
 TRIGGER = {
     "trigger_id": "on-order",
     "source_collection": "orders",
@@ -38,6 +40,7 @@ class Ran:
 
 @pytest.fixture
 def run(world: Any) -> type[Ran]:
+    world.now_ms = now_ms()  # commands go by the clock
     return Ran
 
 

@@ -1,5 +1,6 @@
 """Reading definitions, and defining: what is accepted, what is refused and by which name, who may, and what changes."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from apps.http.errors import ApiError
 from apps.keys.audit.models import AuditEvent
 from apps.keys.principal import Principal
+from apps.keys.verify import principal_for
 from apps.triggers import changing, limits, services
 from apps.triggers.definition import of_trigger, read
 from apps.triggers.models import Trigger, TriggerCursor, TriggerRevision
@@ -26,8 +28,17 @@ def reading(**members: Any) -> Any:
     return read(LEAST | members, namespace="test", requested_by=WHO)
 
 
-def key(*scopes: str, key_id: str = "k1") -> Principal:
-    return Principal(kind="service", key_id=key_id, scopes=frozenset(scopes), namespaces=frozenset({"test"}))
+@pytest.fixture
+def key(make_key: Any) -> Callable[..., Principal]:
+    """A function that makes a key with some scopes and gives its principal."""
+
+    def make(*scopes: str) -> Principal:
+        return principal_for(make_key(scopes=list(scopes)).key)
+
+    return make
+
+
+DEFINES = ("triggers:write", "workload:create")
 
 
 def test_what_is_not_given_has_its_default() -> None:
@@ -228,24 +239,25 @@ def test_what_makes_its_work_unique_cannot_be_changed(world: Any, member: str, o
     assert (refused.value.code, refused.value.details) == ("CONFLICT", {"field": member})
 
 
-def test_a_key_defines_triggers_for_itself_only(world: Any) -> None:
-    defined = services.define("test", LEAST, by=key("triggers:write"), now_ms=10)
-    assert of_trigger(defined.trigger).requested_by == WHO
+def test_a_key_defines_triggers_for_itself_only(world: Any, key: Callable[..., Principal]) -> None:
+    by = key(*DEFINES)
+    defined = services.define("test", LEAST, by=by, now_ms=10)
+    assert of_trigger(defined.trigger).requested_by == Subject(kind="service", id=by.key_id)
     foreign = LEAST | {"trigger_id": "u", "requested_by": {"kind": "human", "id": "somebody"}}
     with pytest.raises(ApiError) as refused:
-        services.define("test", foreign, by=key("triggers:write"), now_ms=10)
+        services.define("test", foreign, by=key(*DEFINES), now_ms=10)
     assert refused.value.code == "TRIGGER_UNAUTHORIZED"
     services.define("test", foreign, by=key("*"), now_ms=10)
 
 
-def test_a_key_cannot_redirect_the_work_of_another(world: Any) -> None:
-    services.define("test", LEAST, by=key("triggers:write"), now_ms=10)
+def test_a_key_cannot_redirect_the_work_of_another(world: Any, key: Callable[..., Principal]) -> None:
+    services.define("test", LEAST, by=key(*DEFINES), now_ms=10)
     for attempt in (
         lambda by: services.define("test", LEAST | {"target_capability": "search"}, by=by, now_ms=11),
         lambda by: services.revise("test", "t", {"target_capability": "search"}, by=by, now_ms=11),
     ):
         with pytest.raises(ApiError) as refused:
-            attempt(key("triggers:write", key_id="k2"))
+            attempt(key(*DEFINES))
         assert refused.value.code == "TRIGGER_UNAUTHORIZED"
     assert Trigger.objects.get().target_capability == "identity"
 

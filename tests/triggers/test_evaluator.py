@@ -12,6 +12,7 @@ from apps.triggers import leases, services
 from apps.triggers.evaluator import Evaluator
 from apps.triggers.limits import BACKOFF_FIRST_S, LEASE_MS
 from apps.triggers.models import EvaluatorLease, TriggerCursor
+from apps.workloads.clock import now_ms
 from feltdb_engine import Store
 from feltdb_engine.errors import StorageFailed
 from tests.triggers.conftest import BY
@@ -195,6 +196,7 @@ def test_the_running_loop_wakes_for_a_change_and_stops_when_told(
 ) -> None:
     worlds = [world, *(other_world(f"more{number}") for number in range(1, namespaces))]
     for each in worlds:
+        each.now_ms = now_ms()
         each.define()
     evaluator, stop = Evaluator(), threading.Event()
     loop = threading.Thread(target=evaluator.run, args=(stop,))

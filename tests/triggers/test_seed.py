@@ -6,8 +6,11 @@ from typing import Any
 import pytest
 
 from apps.http.errors import ApiError
+from apps.keys.grants.form import GrantSubject, Resource
+from apps.keys.grants.services import issue
 from apps.workloads import services as work
 from feltdb_engine import Mutation
+from tests.triggers.conftest import BY
 
 WORKER = {"worker_id": "worker", "principal": "service:k1"}
 
@@ -189,15 +192,26 @@ def test_atomic_transaction_changes_are_replayed_into_triggers(world: Any) -> No
 
 
 def test_the_reference_json_is_accepted_as_it_is(world: Any) -> None:
-    """Every member that the reference writes, nulls and sets included."""
+    """Every member that the reference writes, nulls and sets included; the grant is one that this server issued."""
     subject = {"kind": "agent", "id": "trigger-agent"}
+    issued = issue(
+        BY,
+        tenant_id=world.namespace,
+        application_id="app",
+        subject=GrantSubject("agent", "trigger-agent"),
+        capabilities=["workload:create", "workload:execute"],
+        scopes=[Resource("RESOURCE_PREFIX", "flow://app/workloads")],
+        expires_at=3600,
+        now_ms=world.now_ms,
+        grant_id="trigger-grant",
+    )
     world.define(
         "whole",
         predicate=None,
         environment="production",
         definition_revision="r1",
         requested_by=subject,
-        authorization_snapshot=grant(subject=subject, tenant=world.namespace, application="app"),
+        authorization_snapshot=issued.signed().wire(),
         capability_snapshot=["identity"],
         connection_scopes=[],
         priority=3,

@@ -23,6 +23,7 @@ class CompiledTrigger:
     pk: int
     namespace: str
     revision: int
+    grant_id: str
     definition: Definition
     terms: Mapping[str, Terms]
 
@@ -49,6 +50,7 @@ def compile_trigger(trigger: Trigger) -> CompiledTrigger:
         pk=trigger.pk,
         namespace=trigger.namespace,
         revision=trigger.revision,
+        grant_id=trigger.grant_id,
         definition=definition,
         terms={
             kind: Terms(
@@ -91,6 +93,7 @@ def work_for(
         input=_input(compiled, operation, change, depth, replay),
         requested_by=definition.requested_by,
         authorization_snapshot=definition.authorization_snapshot,
+        grant_id=compiled.grant_id,
         capability_snapshot=frozenset(definition.capability_snapshot or (definition.target_capability,)),
         connection_scopes=frozenset(definition.connection_scopes),
         priority=definition.priority,

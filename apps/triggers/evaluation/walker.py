@@ -7,14 +7,14 @@ Not here: when to step and who else does (`apps/triggers/evaluator.py`).
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from django.db import OperationalError
 
 from apps.triggers import changing
 from apps.triggers.errors import ControlPlaneMismatch, ReplayFailed, TriggerStorageFailure
-from apps.triggers.evaluation import batches, marks, matching, position, replaying, standing
+from apps.triggers.evaluation import authority, batches, marks, matching, position, replaying, standing
 from apps.triggers.evaluation.batches import (
     Batch,
     BatchStale,
@@ -80,6 +80,7 @@ class NamespaceWalker:
         self._mark, self._marked_at = 0, monotonic() - MARK_MS
         self._marked: Seen | None = None
         self._results: list[TriggeredWorkload] = []
+        self._watch = authority.Watch(monotonic)
 
     def step(self, store: Store) -> Step:
         """Do the next piece of work: at most one page of the feed.
@@ -132,9 +133,17 @@ class NamespaceWalker:
         """
         return not self._replays and all(_is_at(each.reached, head) for each in self._standings)
 
+    def authority_due(self) -> bool:
+        """Tell whether to step although nothing is new, for somebody's authority may have ended."""
+        return bool(self._standings) and self._watch.due()
+
     def _step(self, store: Store) -> bool:
         """Tell whether there is, or may be, more to do at once."""
         self._refresh(store)
+        if self._watch.due():
+            self._watch.looked()
+            if self._block_ended(each.compiled for each in self._standings):
+                return True
         head = store.head()
         behind = [group for group in standing.clusters(self._standings) if not _is_at(group[0].reached, head)]
         self._turn += 1
@@ -196,6 +205,13 @@ class NamespaceWalker:
         changing.block(compiled.pk, revision=compiled.revision, code=code, reason=message, now_ms=self._clock())
         self._forget()
 
+    def _block_ended(self, triggers: Iterable[CompiledTrigger]) -> bool:
+        """Block those whose authority has ended. Tells whether there were any: then nothing is remembered."""
+        found = authority.ended(triggers, now_ms=self._clock())
+        for each in found:
+            self._block(each.compiled, each.refused.code, each.refused.message)
+        return bool(found)
+
     def _evaluate(self, store: Store, group: Sequence[Standing], page: Changes) -> None:
         """Match a page and commit it in batches; the group has then looked at everything up to its end."""
         assert self._seen_next is not None  # noqa: S101 - set by the refresh that loaded the group
@@ -242,6 +258,8 @@ class NamespaceWalker:
     ) -> None:
         assert self._seen is not None and self._seen_next is not None  # noqa: S101 - there are standings
         position.check(self._seen, store)
+        if self._block_ended({row.compiled.pk: row.compiled for row in rows}.values()):
+            raise BatchStale("a trigger's authority ended")
         refused = [row for row in rows if isinstance(row, Refused)]
         mark = self._next_mark()
         batch = Batch(

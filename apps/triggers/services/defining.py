@@ -10,6 +10,7 @@ from typing import Any
 
 from django.db import IntegrityError, OperationalError
 
+from apps.keys.grants import standing
 from apps.keys.principal import EVERY_NAMESPACE, Principal
 from apps.keys.scopes import EVERYTHING
 from apps.state import stores
@@ -28,7 +29,7 @@ from apps.triggers.evaluation import position
 from apps.triggers.models import Trigger
 from apps.workloads.commands import BY_CHANGE, CreateWorkload, Subject
 from apps.workloads.errors import WorkloadError
-from apps.workloads.services import prepare
+from apps.workloads.services import authority, prepare
 from feltdb_engine import Store
 from feltdb_engine.errors import EngineError
 from feltdb_engine.model import Cursor
@@ -88,13 +89,13 @@ def _subject_of(by: Principal) -> Subject:
 
 def _define(namespace: str, definition: Definition, *, by: Principal, now_ms: int, keep_state: bool) -> Defined:
     _check_authority(namespace, definition, by)
-    _check_work(namespace, definition)
+    grant_id = _granted(namespace, definition, by, now_ms)
     store = stores.store(namespace)
     try:
         seen = position.at_head(store)
         with changing.turn(namespace):
             changing.meet(namespace, seen, now_ms=now_ms)
-            return _write(store, namespace, definition, by=by, now_ms=now_ms, keep_state=keep_state)
+            return _write(store, namespace, definition, grant_id, by=by, now_ms=now_ms, keep_state=keep_state)
     except EngineError as error:
         raise ReplayFailed(f"the feed could not be read: {error.message}") from error
     except IntegrityError as error:
@@ -104,12 +105,19 @@ def _define(namespace: str, definition: Definition, *, by: Principal, now_ms: in
 
 
 def _write(
-    store: Store, namespace: str, definition: Definition, *, by: Principal, now_ms: int, keep_state: bool
+    store: Store,
+    namespace: str,
+    definition: Definition,
+    grant_id: str,
+    *,
+    by: Principal,
+    now_ms: int,
+    keep_state: bool,
 ) -> Defined:
     rows = Trigger.objects.select_for_update()
     trigger = rows.filter(namespace=namespace, trigger_id=definition.trigger_id).first()
     if trigger is None:
-        return _create(store, namespace, definition, by=by, now_ms=now_ms)
+        return _create(store, namespace, definition, grant_id, by=by, now_ms=now_ms)
     _check_requester(trigger, definition, by)
     before = changing.snapshot(trigger)
     revived = trigger.state == State.ARCHIVED
@@ -119,6 +127,8 @@ def _write(
     elif keep_state:
         definition = _replaced(definition, enabled=trigger.state != State.DISABLED)
     write_to(trigger, definition)
+    if changing.snapshot(trigger) != before or not _stands(trigger, now_ms):
+        trigger.grant_id = grant_id
     if changing.snapshot(trigger) == before:
         return Defined(trigger=trigger, created=False, changed=False)
     starts = was_off and trigger.state == State.ACTIVE
@@ -127,12 +137,14 @@ def _write(
     return Defined(trigger=trigger, created=revived, changed=True)
 
 
-def _create(store: Store, namespace: str, definition: Definition, *, by: Principal, now_ms: int) -> Defined:
+def _create(
+    store: Store, namespace: str, definition: Definition, grant_id: str, *, by: Principal, now_ms: int
+) -> Defined:
     if Trigger.objects.filter(namespace=namespace).count() >= limits.MAX_TRIGGERS_PER_NAMESPACE:
         raise TriggerInvalid(
             f"a namespace has at most {limits.MAX_TRIGGERS_PER_NAMESPACE} triggers", field="trigger_id"
         )
-    trigger = Trigger(namespace=namespace, trigger_id=definition.trigger_id, created_at_ms=now_ms)
+    trigger = Trigger(namespace=namespace, trigger_id=definition.trigger_id, created_at_ms=now_ms, grant_id=grant_id)
     write_to(trigger, definition)
     trigger.state = State.ACTIVE if definition.enabled else State.DISABLED
     change = Change(action=Action.DEFINE, by=by, now_ms=now_ms)
@@ -171,10 +183,10 @@ def _replaced(definition: Definition, **members: Any) -> Definition:
 
 
 def _check_authority(namespace: str, definition: Definition, by: Principal) -> None:
-    """Who defines a trigger acts for its requester: it is them, or they hold everything here."""
+    """Who defines a trigger acts for its requester: it is them, or they run the instance or hold everything here."""
     if not by.may_enter(namespace) and EVERY_NAMESPACE not in by.namespaces:
         raise TriggerUnauthorized("the namespace is not the caller's")
-    if definition.requested_by != _subject_of(by) and not by.has(EVERYTHING):
+    if definition.requested_by != _subject_of(by) and not by.runs_the_instance and not by.has(EVERYTHING):
         raise TriggerUnauthorized(
             f"the trigger's work is requested by {definition.requested_by.kind} {definition.requested_by.id}; "
             "only they, or a key that holds every scope, may define it"
@@ -192,28 +204,45 @@ def _check_requester(trigger: Trigger, definition: Definition, by: Principal) ->
             )
 
 
-def _check_work(namespace: str, definition: Definition) -> None:
-    """Refuse what could never become work: the work's own rules are asked with the definition's members."""
+def granted(trigger: Trigger, *, by: Principal, now_ms: int) -> str:
+    """Return the grant the trigger's work shall run under from now on: its own while that stands, else one of `by`.
+
+    Before the caller's transaction begins. Raises TRIGGER_UNAUTHORIZED.
+    """
+    if _stands(trigger, now_ms):
+        return trigger.grant_id
+    return _granted(trigger.namespace, of_trigger(trigger), by, now_ms)
+
+
+def _stands(trigger: Trigger, now_ms: int) -> bool:
+    return not trigger.grant_id or standing.refusal(trigger.namespace, trigger.grant_id, now_ms=now_ms) is None
+
+
+def _granted(namespace: str, definition: Definition, by: Principal, now_ms: int) -> str:
+    """Return the grant that what `by` defines will run under. Refuses what could never become work.
+
+    The work's own rules are asked, with the definition's members. Raises TRIGGER_INVALID, TRIGGER_UNAUTHORIZED.
+    """
+    command = CreateWorkload(
+        namespace=namespace,
+        application_id=definition.application_id,
+        environment=definition.environment,
+        definition_id=definition.target_capability,
+        definition_revision=definition.definition_revision,
+        trigger=f"{BY_CHANGE}{definition.trigger_id}",
+        requested_by=definition.requested_by,
+        authorization_snapshot=definition.authorization_snapshot,
+        capability_snapshot=frozenset(definition.capability_snapshot),
+        connection_scopes=frozenset(definition.connection_scopes),
+        priority=definition.priority,
+        idempotency_key=f"state-trigger:{definition.trigger_id}",
+        retry_policy=definition.retry_policy,
+        timeouts=definition.timeouts,
+        not_before_at_ms=definition.not_before_at_ms,
+    )
     try:
-        prepare(
-            CreateWorkload(
-                namespace=namespace,
-                application_id=definition.application_id,
-                environment=definition.environment,
-                definition_id=definition.target_capability,
-                definition_revision=definition.definition_revision,
-                trigger=f"{BY_CHANGE}{definition.trigger_id}",
-                requested_by=definition.requested_by,
-                authorization_snapshot=definition.authorization_snapshot,
-                capability_snapshot=frozenset(definition.capability_snapshot),
-                connection_scopes=frozenset(definition.connection_scopes),
-                priority=definition.priority,
-                idempotency_key=f"state-trigger:{definition.trigger_id}",
-                retry_policy=definition.retry_policy,
-                timeouts=definition.timeouts,
-                not_before_at_ms=definition.not_before_at_ms,
-            )
-        )
+        prepared = prepare(command)
+        return authority.given(prepared.command, prepared.workload_id, by=by, now_ms=now_ms).grant_id
     except WorkloadError as error:
         if error.code == "WORKLOAD_UNAUTHORIZED":
             raise TriggerUnauthorized(error.message) from error

@@ -15,11 +15,13 @@ from apps.triggers.definition import NOW
 from apps.triggers.errors import ReplayFailed, TriggerConflict, TriggerNotFound, TriggerStorageFailure
 from apps.triggers.evaluation import position
 from apps.triggers.models import Trigger
-from apps.triggers.services.defining import start_cursor
+from apps.triggers.services.defining import granted, start_cursor
 from feltdb_engine.errors import EngineError
 
 BY_OPERATOR = "PAUSED_BY_OPERATOR"
 CLOCK = "clock"
+GRANT_CODES = "GRANT_"
+"""How the reason of a trigger begins that was blocked because its authority had ended."""
 
 
 def enable(
@@ -27,9 +29,14 @@ def enable(
 ) -> Trigger:
     """Let a disabled or blocked trigger be evaluated again, from `start_from`; an active one is left alone.
 
-    A paused one is resumed: it keeps its cursor. Raises TRIGGER_NOT_FOUND, TRIGGER_INVALID,
-    CONTROL_PLANE_MISMATCH, TRIGGER_STORAGE_FAILURE.
+    A paused one is resumed: it keeps its cursor, and so does one whose authority had ended. Where that has ended,
+    the trigger's work runs under the authority of `by` from now on. Raises TRIGGER_NOT_FOUND, TRIGGER_INVALID,
+    TRIGGER_UNAUTHORIZED, CONTROL_PLANE_MISMATCH, TRIGGER_STORAGE_FAILURE.
     """
+    found = Trigger.objects.filter(namespace=namespace, trigger_id=trigger_id).first()
+    if found is None:
+        raise TriggerNotFound(trigger_id)
+    grant_id = granted(found, by=by, now_ms=now_ms)
     try:
         store = stores.store(namespace)
         seen = position.at_head(store)
@@ -39,7 +46,8 @@ def enable(
             if trigger.state == State.ACTIVE:
                 return trigger
             before = changing.snapshot(trigger)
-            moved = trigger.state != State.PAUSED
+            moved = trigger.state != State.PAUSED and not trigger.reason_code.startswith(GRANT_CODES)
+            trigger.grant_id = grant_id
             changing.hold(trigger, State.ACTIVE)
             change = Change(action=Action.ENABLE, by=by, now_ms=now_ms, reason=reason)
             changing.save(trigger, before, change, cursor=start_cursor(store, start_from) if moved else None)

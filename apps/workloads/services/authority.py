@@ -34,6 +34,8 @@ def given(command: CreateWorkload, workload_id: str, *, by: Principal, now_ms: i
     """
     try:
         if command.authorization_snapshot is None:
+            if not by.has(CREATE):
+                raise errors.unauthorized(f"whoever asks for work holds {CREATE}")
             grant_id = standing.carried_by(
                 by, tenant_id=command.namespace, application_id=command.application_id, now_ms=now_ms
             )

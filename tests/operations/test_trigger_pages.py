@@ -103,7 +103,7 @@ def test_a_change_is_a_revision_and_keeps_what_was_not_changed(console: Client, 
     after = Trigger.objects.get(pk=trigger.pk)
     assert (after.priority, after.revision, after.predicate) == (9, 2, trigger.predicate)
     assert after.retry_policy["max_attempts"] == 7
-    assert set(after.revisions.get(revision=2).diff) == {"priority"}
+    assert set(after.revisions.get(revision=2).diff) == {"priority", "grant_id"}  # now under this person's authority
 
 
 def test_a_change_of_what_somebody_else_changed_meanwhile_is_not_stored(console: Client, trigger: Trigger) -> None:

@@ -45,6 +45,8 @@ KEYS: list[Row] = [
     Row("POST", "/v1/keys", scope="keys:admin", body={"name": "k", "scopes": ["keys:admin"]}, namespaced=False),
     Row("GET", "/v1/keys/nobody", scope="keys:admin", namespaced=False),
     Row("DELETE", "/v1/keys/nobody", scope="keys:admin", namespaced=False),
+    Row("POST", "/v1/keys/nobody/rotate", scope="keys:admin", body={}, namespaced=False),
+    Row("DELETE", "/v1/keys/nobody/old-secret", scope="keys:admin", namespaced=False),
 ]
 
 GRANTS: list[Row] = [

@@ -3,23 +3,29 @@
 Nothing here adds, changes or deletes a row of a key by itself, and nothing shows a secret but the page that made it.
 """
 
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
-from django import forms
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404
 from django.template.response import TemplateResponse
+from django.urls import URLPattern, path
+from django.utils.decorators import method_decorator
+from django.views.decorators.debug import sensitive_post_parameters
 
 from apps.http.pages.readonly import ReadOnlyAdmin
 from apps.keys import console, services
 from apps.keys.audit import admin as _audit_pages  # noqa: F401  (registers its page)
 from apps.keys.clock import utc_now
+from apps.keys.forms import IssueForm, RotateForm, TesterForm
 from apps.keys.grants import admin as _grant_pages  # noqa: F401  (registers its page)
 from apps.keys.models import ApiKey, Namespace
 from apps.keys.principal import Principal
-from apps.keys.scopes import SCOPES
+from apps.keys.scopes import EVERYTHING, SCOPES
 
 
 def acting(request: HttpRequest) -> Principal:
@@ -29,48 +35,20 @@ def acting(request: HttpRequest) -> Principal:
     return console.acting(request)
 
 
-class Words(forms.CharField):
-    """Names parted by blanks or commas."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Right:
+    """A scope that a key holds, what it means, and when it was last used; None for never."""
 
-    def clean(self, value: Any) -> list[str]:
-        """Return the names."""
-        return str(super().clean(value) or "").replace(",", " ").split()
+    scope: str
+    meaning: str
+    last_at: datetime | None
 
 
-class IssueForm(forms.Form):
-    """What an operator says of a new key. What is allowed, the service says."""
-
-    name = forms.CharField(help_text="What the key is for, as lists show it.")
-    namespaces = Words(initial="default", help_text="Where it may act; * for every namespace.")
-    scopes = forms.MultipleChoiceField(
-        choices=[(scope, f"{scope}: {meaning}") for scope, meaning in SCOPES.items()],
-        widget=forms.CheckboxSelectMultiple,
-        help_text="What it may do.",
-    )
-    kind = forms.ChoiceField(choices=[("service", "a service"), ("agent", "an agent")], label="Acts as")
-    worker_id = forms.CharField(required=False, help_text="Makes it the key of exactly this worker.")
-    collections = Words(required=False, help_text="Only these collections; empty for all.")
-    expires_at = forms.DateTimeField(required=False, help_text="UTC, such as 2027-01-31 00:00; empty for never.")
-
-    def issue(self, issuer: Principal) -> services.IssuedKey | None:
-        """Issue the key; where the service refuses, put its reason on the form and return None."""
-        wanted = self.cleaned_data
-        try:
-            return services.issue_key(
-                name=wanted["name"],
-                namespaces=wanted["namespaces"],
-                scopes=wanted["scopes"],
-                kind=wanted["kind"],
-                worker_id=wanted["worker_id"] or None,
-                collections=wanted["collections"] or None,
-                expires_at=wanted["expires_at"],
-                issuer=issuer,
-            )
-        except services.KeyInvalid as refused:
-            self.add_error(refused.field if refused.field in self.fields else None, str(refused))
-        except services.KeyRefused as refused:
-            self.add_error(None, str(refused))
-        return None
+def rights(key: ApiKey) -> list[Right]:
+    """Return every right the key holds, those of `*` one by one, each with its last use."""
+    used = {use.scope: use.last_at for use in key.uses.all()}
+    held = [scope for scope in SCOPES if scope != EVERYTHING] if EVERYTHING in key.scopes else key.scopes
+    return [Right(scope=scope, meaning=SCOPES.get(scope, ""), last_at=used.get(scope)) for scope in held]
 
 
 class StateFilter(admin.SimpleListFilter):
@@ -133,6 +111,48 @@ class ApiKeyAdmin(ReadOnlyAdmin):
         """Return the collections."""
         return "all" if key.collections is None else ", ".join(key.collections)
 
+    def get_urls(self) -> list[URLPattern]:
+        """Add the pages that rotate a key and that test a call."""
+        site = self.admin_site
+        own = [
+            path("tester/", site.admin_view(self.tester_view), name="keys_apikey_tester"),
+            path("<str:key_id>/rotate/", site.admin_view(self.rotate_view), name="keys_apikey_rotate"),
+        ]
+        return own + super().get_urls()
+
+    def change_view(
+        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        """Show one key: its facts, the secrets that open it, the rights it holds beside those it used."""
+        key = ApiKey.objects.filter(pk=object_id).first()
+        held = {} if key is None else {"rights": rights(key), "secrets": list(key.secrets.order_by("-pk"))}
+        held["may_rotate"] = key is not None and self.has_add_permission(request) and key.state(utc_now()) == "live"
+        return super().change_view(request, object_id, form_url, {**(extra_context or {}), **held})
+
+    @method_decorator(sensitive_post_parameters())
+    def rotate_view(self, request: HttpRequest, key_id: str) -> HttpResponse:
+        """Ask how long the old secret goes on; rotate; answer that request, and no other, with the new secret."""
+        by = acting(request)
+        key = get_object_or_404(ApiKey, pk=key_id)
+        form = RotateForm(request.POST or None)
+        issued = form.rotate(key, by) if request.method == "POST" and form.is_valid() else None
+        if issued is None:
+            return self._page(request, "rotate", f"Rotate {key.name}", form=form, key=key)
+        self.log_change(request, key, "rotated")
+        return self._page(request, "issued", "The key has a new secret", key=issued.key, secret=issued.secret)
+
+    @method_decorator(sensitive_post_parameters("secret"))
+    def tester_view(self, request: HttpRequest) -> HttpResponse:
+        """Ask for a key and a call; say whether it would pass, and which rule decides."""
+        by = acting(request)
+        form = TesterForm(request.POST or None, initial={"key": request.GET.get("key", ""), "path": "/v1/"})
+        found = form.verdict(by) if request.method == "POST" and form.is_valid() else None
+        return self._page(request, "tester", "Would this call pass?", form=form, found=found)
+
+    def _page(self, request: HttpRequest, template: str, title: str, **context: Any) -> HttpResponse:
+        shared = {**self.admin_site.each_context(request), "opts": self.opts, "title": title}
+        return TemplateResponse(request, f"admin/keys/apikey/{template}.html", shared | context)
+
     def has_add_permission(self, request: HttpRequest) -> bool:
         """Whoever runs the instance issues keys."""
         return bool(request.user.is_active and request.user.is_superuser)
@@ -146,17 +166,10 @@ class ApiKeyAdmin(ReadOnlyAdmin):
         issuer = acting(request)
         form = IssueForm(request.POST or None)
         issued = form.issue(issuer) if request.method == "POST" and form.is_valid() else None
-        context = {
-            **self.admin_site.each_context(request),
-            "opts": self.opts,
-            "form": form,
-            "title": "Issue an API key",
-        }
         if issued is None:
-            return TemplateResponse(request, "admin/keys/apikey/issue.html", context)
+            return self._page(request, "issue", "Issue an API key", form=form)
         self.log_addition(request, issued.key, "issued")
-        context |= {"key": issued.key, "secret": issued.secret, "title": "The key is issued"}
-        return TemplateResponse(request, "admin/keys/apikey/issued.html", context)
+        return self._page(request, "issued", "The key is issued", key=issued.key, secret=issued.secret)
 
     @admin.action(description="Revoke selected keys", permissions=["revoke"])
     def revoke(self, request: HttpRequest, queryset: QuerySet[ApiKey]) -> HttpResponse | None:
@@ -167,13 +180,7 @@ class ApiKeyAdmin(ReadOnlyAdmin):
             self.message_user(request, "All of these are revoked already.", messages.INFO)
             return None
         if "confirmed" not in request.POST:
-            context = {
-                **self.admin_site.each_context(request),
-                "opts": self.opts,
-                "keys": keys,
-                "title": "Are you sure?",
-            }
-            return TemplateResponse(request, "admin/keys/apikey/revoke.html", context)
+            return self._page(request, "revoke", "Are you sure?", keys=keys)
         for key in keys:
             services.revoke_key(key.id, by=by)
             self.log_change(request, key, "revoked")

@@ -1,5 +1,7 @@
 """Every limit of the keys room, with its unit and reason."""
 
+from typing import NamedTuple
+
 MAX_NAME_CHARS = 100
 """Characters of a key's name: one line in every list."""
 
@@ -37,6 +39,9 @@ DEFAULT_PAGE = 100
 MAX_PAGE = 1000
 """Keys on one page of a list."""
 
+MAX_LOOKED_AT = 2_000
+"""Keys that one page looks at, whoever may see them: about 50 ms."""
+
 MAX_ENCODED_CHARS = 256
 """Characters of a secret in Argon2's own form; the library's longest default has 97."""
 
@@ -54,3 +59,18 @@ HASH_DEADLINE_S = 2.0
 
 MAX_WAITING_HASHES = 4
 """Requests that wait for their turn at it in one process: each holds a thread and a permit."""
+
+
+class Argon2Cost(NamedTuple):
+    """What one Argon2 hash may cost."""
+
+    memory_kib: int
+    passes: int
+    lanes: int
+
+
+MAX_IMPORTED_COST = Argon2Cost(memory_kib=131_072, passes=10, lanes=8)
+"""Imported hashes name their own cost; the reference's have 19,456 KiB, 2 passes, 1 lane."""
+
+MAX_KEY_FILE_BYTES = 64 * 1024 * 1024
+"""Bytes of a key file to import: about 100,000 keys."""

@@ -7,8 +7,11 @@ import base64
 import binascii
 import re
 
+from drf_spectacular.utils import OpenApiParameter
+
 from apps.http import canonical_json
 from apps.http.errors import ApiError
+from apps.http.openapi import Answer, Schema, query_parameter
 
 _FORM = re.compile(r"([1-9][0-9]{0,18})\.([0-9a-f]{12})")
 
@@ -41,6 +44,28 @@ def read_limit(text: str | None, *, default: int, maximum: int) -> int:
     if not (text.isascii() and text.isdigit() and len(text) <= 6 and 1 <= int(text) <= maximum):
         raise ApiError("VALIDATION_ERROR", f"limit: send 1 to {maximum}.", details={"field": "limit"})
     return int(text)
+
+
+def parameters(*, default: int, maximum: int) -> list[OpenApiParameter]:
+    """Describe the parameters of every such list."""
+    return [
+        query_parameter("limit", f"1 to {maximum}; {default} when left out.", {"type": "integer"}),
+        query_parameter("cursor", "The `next_cursor` of the page before."),
+    ]
+
+
+def answer(description: str, member: str, item: Schema) -> Answer:
+    """Describe a page: its items under `member`, and where to go on."""
+    return Answer(
+        description,
+        {
+            "type": "object",
+            "properties": {
+                member: {"type": "array", "items": item},
+                "next_cursor": {"type": ["string", "null"]},
+            },
+        },
+    )
 
 
 def _fingerprint(shape: tuple[str | int | None, ...]) -> str:

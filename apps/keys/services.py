@@ -4,48 +4,22 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from itertools import islice
 from typing import Any
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import Q
 
 from apps.keys import epoch, limits, peppering, peppers, shapes, token
 from apps.keys.audit.services import record_in
 from apps.keys.clock import milliseconds, utc_now
+from apps.keys.errors import KeyDenied, KeyInvalid, KeyNotFound, KeyRefused
 from apps.keys.models import NAMESPACE_PATTERN, ApiKey, KeySecret, Namespace
 from apps.keys.principal import EVERY_NAMESPACE, Principal
+from apps.keys.reading import may_see
 from apps.keys.scopes import EVERYTHING, SCOPES
 
 _COLLECTION = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 _WORKER_ID = re.compile(rf"[A-Za-z0-9_.:-]{{1,{limits.MAX_WORKER_ID_CHARS}}}")
-
-
-class KeyRefused(Exception):
-    """A request about keys that cannot be carried out; the message is for the person who asked.
-
-    KeyRefused
-    ├── KeyInvalid     what was asked for is malformed (field)
-    ├── KeyDenied      the issuer does not hold what it would give
-    └── KeyNotFound    there is no such key
-    """
-
-
-class KeyInvalid(KeyRefused):
-    """What was asked for is malformed; `field` names it."""
-
-    def __init__(self, field: str, message: str) -> None:
-        super().__init__(message)
-        self.field = field
-
-
-class KeyDenied(KeyRefused):
-    """The issuer does not hold what it would give."""
-
-
-class KeyNotFound(KeyRefused):
-    """There is no such key, or none the caller may see."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, repr=False)
@@ -86,8 +60,45 @@ def issue_key(
     Raises KeyInvalid for malformed fields, KeyDenied where `issuer` does not hold what it would give.
     """
     now = now or utc_now()
+    key = checked_key(
+        key_id=token.new_key_id(),
+        name=name,
+        namespaces=namespaces,
+        scopes=scopes,
+        kind=kind,
+        worker_id=worker_id,
+        collections=collections,
+        expires_at=expires_at,
+        issuer=issuer,
+        now=now,
+    )
+    secret = token.new_token(key.id, settings.KEY_ENVIRONMENT)
+    with transaction.atomic():
+        for namespace in key.namespaces:
+            if namespace != EVERY_NAMESPACE:
+                ensure_namespace(namespace, now=now)
+        key.save(force_insert=True)
+        _keep(secret, key, now)
+        _record("key.issued", key, by=issuer, now=now, before=None)
+    return IssuedKey(key=key, secret=secret.text)
+
+
+def checked_key(
+    *,
+    key_id: str,
+    name: str,
+    namespaces: Sequence[str],
+    scopes: Sequence[str],
+    kind: str,
+    worker_id: str | None,
+    collections: Sequence[str] | None,
+    expires_at: datetime | None,
+    issuer: Principal,
+    now: datetime,
+) -> ApiKey:
+    """Return a key that `issuer` may give, not stored yet. Raises KeyInvalid, KeyDenied."""
     key = ApiKey(
-        id=token.new_key_id(),
+        id=key_id,
         name=name.strip(),
         kind="worker" if worker_id is not None else kind,
         worker_id=worker_id or "",
@@ -100,15 +111,7 @@ def issue_key(
     )
     _check_form(key, worker_id=worker_id, now=now)
     _check_may_give(key, issuer)
-    secret = token.new_token(key.id, settings.KEY_ENVIRONMENT)
-    with transaction.atomic():
-        for namespace in key.namespaces:
-            if namespace != EVERY_NAMESPACE:
-                ensure_namespace(namespace, now=now)
-        key.save(force_insert=True)
-        _keep(secret, key, now)
-        _record("key.issued", key, by=issuer, now=now, before=None)
-    return IssuedKey(key=key, secret=secret.text)
+    return key
 
 
 def rotate_key(
@@ -169,55 +172,6 @@ def revoke_key(key_id: str, *, by: Principal, now: datetime | None = None) -> Ap
             key.save(update_fields=["revoked_at", "revoked_by"])
             _record("key.revoked", key, by=by, now=now, before=before)
     return key
-
-
-def get_key(key_id: str, *, reader: Principal) -> ApiKey:
-    """Return the key. Raises KeyNotFound alike for none and for one with a namespace `reader` may not see."""
-    key = ApiKey.objects.filter(pk=key_id).first() if key_id.isalnum() else None
-    if key is None or not may_see(reader, key):
-        raise KeyNotFound(f"there is no key '{key_id}'")
-    return key
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class KeyPage:
-    """Keys, newest first; `next_after` is the id to go on from, None at the end."""
-
-    keys: list[ApiKey]
-    next_after: str | None
-
-
-def list_keys(
-    *,
-    reader: Principal,
-    now: datetime,
-    namespace: str | None = None,
-    live_only: bool = False,
-    after: str | None = None,
-    limit: int = limits.MAX_PAGE,
-) -> KeyPage:
-    """Return a page of the keys `reader` may see: those all of whose namespaces it may enter.
-
-    Raises KeyNotFound where `after` is not the id of such a key.
-    """
-    rows = ApiKey.objects.order_by("-created_at", "id")
-    if after is not None:
-        last = get_key(after, reader=reader)
-        rows = rows.filter(Q(created_at__lt=last.created_at) | Q(created_at=last.created_at, id__gt=last.id))
-    wanted = (
-        key
-        for key in rows.iterator(chunk_size=200)
-        if may_see(reader, key)
-        and (namespace is None or namespace in key.namespaces or EVERY_NAMESPACE in key.namespaces)
-        and (not live_only or key.state(now) == "live")
-    )
-    page = list(islice(wanted, limit + 1))
-    return KeyPage(keys=page[:limit], next_after=page[limit - 1].id if len(page) > limit else None)
-
-
-def may_see(reader: Principal, key: ApiKey) -> bool:
-    """Tell whether `reader` may enter every namespace of the key."""
-    return all(reader.may_enter(namespace) for namespace in key.namespaces)
 
 
 def _locked(key_id: str, *, by: Principal) -> ApiKey:

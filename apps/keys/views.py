@@ -19,7 +19,7 @@ from apps.keys.clock import utc_now
 from apps.keys.permissions import namespace_of, require_scope
 from apps.keys.principal import Principal
 
-_METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
+METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 _WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
 _RENDERER = StrictJSONRenderer()
 _AUTHENTICATION = KeyAuthentication()
@@ -75,7 +75,7 @@ class KeyedView(APIView):
     @classmethod
     def as_view(cls, **initkwargs: Any) -> Any:
         """Return the view function. Raises ImproperlyConfigured where a method has no entry in `scopes`."""
-        for method in _METHODS:
+        for method in METHODS:
             if hasattr(cls, method.lower()) and method not in cls.scopes:
                 raise ImproperlyConfigured(f"{cls.__name__}.scopes has no entry for {method}")
         return super().as_view(**initkwargs)

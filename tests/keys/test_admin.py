@@ -1,13 +1,14 @@
 """Keys in the console: listed, issued with the secret shown once, revoked by the service, never edited."""
 
 import re
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from django.test import Client
 from django.urls import reverse
 
-from apps.keys import services, verify
+from apps.keys import bookkeeping, services, verify
 from apps.keys.models import ApiKey, Operator
 from apps.keys.principal import operator
 
@@ -75,6 +76,67 @@ def test_issuing_shows_the_secret_once_and_never_again(console: Client) -> None:
     assert "fdb_live" not in str(console.cookies) and "fdb_live" not in str(dict(console.session))
 
 
+def test_rotating_shows_the_new_secret_once_and_keeps_the_old_for_its_grace(console: Client) -> None:
+    old = issue()
+    url = reverse("admin:keys_apikey_rotate", args=[old.key.pk])
+    assert b"keeps its id and all its rights" in console.get(url).content
+    page = console.post(url, {"grace": "3600"})
+    secret = re.search(r"fdb_live_\w+", page.content.decode())
+    assert secret is not None and holds(secret.group()) and holds(old.secret) and "no-store" in page["Cache-Control"]
+    shown = console.get(reverse("admin:keys_apikey_change", args=[old.key.pk])).content.decode()
+    assert "fdb_live" not in shown and "current" in shown and shown.count("Made ") == 2
+    console.post(url, {"grace": "0"})
+    assert not holds(secret.group()) and not holds(old.secret)
+
+
+def test_a_dead_key_or_a_made_up_grace_is_not_rotated(console: Client) -> None:
+    live, dead = issue(), issue()
+    services.revoke_key(dead.key.pk, by=operator("tests"))
+    page = console.post(reverse("admin:keys_apikey_rotate", args=[dead.key.pk]), {"grace": "0"})
+    assert b"the key is revoked" in page.content and b"fdb_live" not in page.content
+    page = console.post(reverse("admin:keys_apikey_rotate", args=[live.key.pk]), {"grace": "7"})
+    assert b"Select a valid choice" in page.content and holds(live.secret)
+    assert console.get(reverse("admin:keys_apikey_rotate", args=["nobody"])).status_code == 404
+
+
+def test_a_key_shows_the_rights_it_holds_beside_those_it_used(console: Client) -> None:
+    issued = issue(scopes=["state:read", "state:write"])
+    bookkeeping.note_use(issued.key.pk, "state:read", now=datetime(2031, 5, 6, 7, 8, tzinfo=UTC))
+    bookkeeping.flush(now=services.utc_now())
+    page = console.get(reverse("admin:keys_apikey_change", args=[issued.key.pk])).content.decode()
+    rows = dict(re.findall(r'<th scope="row" class="mono">([^<]+)</th>.*?class="nowrap">([^<]+)</td>', page))
+    assert rows == {"state:read": "2031-05-06 07:08 UTC", "state:write": "never"}
+
+
+@pytest.mark.parametrize(
+    ("by", "path", "said"),
+    [
+        ("id", "/v1/collections/flights", "The call passes."),
+        ("secret", "/v1/collections/flights", "The call passes."),
+        ("id", "/v1/keys", "403 FORBIDDEN"),
+        ("id", "/v1/nowhere", "404 NOT_FOUND"),
+        ("old secret", "/v1/collections/flights", "401 AUTHENTICATION_REQUIRED"),
+        ("nobody", "/v1/keys", "there is no key"),
+    ],
+)
+def test_the_tester_says_whether_a_call_would_pass_and_shows_no_secret(
+    console: Client, by: str, path: str, said: str
+) -> None:
+    issued = issue()
+    old, new = issued.secret, services.rotate_key(issued.key.pk, by=operator("tests")).secret
+    whose = {"id": {"key": issued.key.pk}, "secret": {"secret": new}, "old secret": {"secret": old}}
+    page = console.post(
+        reverse("admin:keys_apikey_tester"), {"method": "GET", "path": path, **whose.get(by, {"key": by})}
+    ).content.decode()
+    assert said in page and "fdb_live" not in page
+
+
+def test_the_tester_asks_for_an_id_or_a_secret_and_not_for_both(console: Client) -> None:
+    for whose in ({}, {"key": "a", "secret": "b"}):
+        page = console.post(reverse("admin:keys_apikey_tester"), {"method": "GET", "path": "/v1/keys", **whose})
+        assert b"or a secret" in page.content
+
+
 @pytest.mark.parametrize(
     ("fields", "reason"),
     [
@@ -119,6 +181,8 @@ def test_staff_who_do_not_run_the_instance_neither_issue_nor_revoke(onlooker: Cl
     key = issue().key
     assert onlooker.get(LIST).status_code == 200
     assert onlooker.post(ADD, wanted()).status_code == 403
+    for url in (reverse("admin:keys_apikey_rotate", args=[key.pk]), reverse("admin:keys_apikey_tester")):
+        assert onlooker.get(url).status_code == onlooker.post(url, {"grace": "0"}).status_code == 403
     onlooker.post(LIST, {"action": "revoke", "_selected_action": [key.pk], "confirmed": "yes"})
     assert ApiKey.objects.get().revoked_at is None
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from apps.keys import services
+from apps.keys import bookkeeping, clock, reading
 from apps.keys.models import ApiKey
 from apps.keys.principal import operator
 from tests.conftest import ApiClient
@@ -38,13 +38,64 @@ def test_no_answer_but_the_first_holds_a_secret(api: Api) -> None:
         assert b"fdb_" not in admin.get(path).content
 
 
+def test_a_key_is_rotated_and_the_rest_of_its_grace_given_up(api: Api, make_key: Make) -> None:
+    admin, old = api(), make_key(scopes=["state:read"])
+    began_ms = clock.milliseconds(clock.utc_now())
+    answer = admin.post_json(f"/v1/keys/{old.key.id}/rotate", {"grace_ms": 60_000})
+    made = answer.json()
+    assert (answer.status_code, answer["Cache-Control"], made["id"]) == (201, "no-store", old.key.id)
+    assert 60_000 <= made["old_secret_ends_at_ms"] - began_ms < 120_000
+    assert [api(secret).get("/v1/keys/current").status_code for secret in (old, made["secret"])] == [200, 200]
+    shown = admin.get(f"/v1/keys/{old.key.id}")
+    assert [row["ends_at_ms"] for row in shown.json()["secrets"]] == [made["old_secret_ends_at_ms"], None]
+    assert b"fdb_" not in shown.content
+    for _ in range(2):
+        assert admin.delete(f"/v1/keys/{old.key.id}/old-secret").status_code == 204
+        assert [api(secret).get("/v1/keys/current").status_code for secret in (old, made["secret"])] == [401, 200]
+
+
+def test_a_rotation_without_a_body_ends_the_old_secret_at_once(api: Api, make_key: Make) -> None:
+    old = make_key()
+    made = api().post_json(f"/v1/keys/{old.key.id}/rotate").json()
+    assert made["old_secret_ends_at_ms"] is None
+    assert [api(secret).get("/v1/keys/current").status_code for secret in (old, made["secret"])] == [401, 200]
+
+
+@pytest.mark.parametrize(
+    "body", [[], {"grace": 1}, {"grace_ms": -1}, {"grace_ms": True}, {"grace_ms": 1.5}, {"grace_ms": 7_776_000_001}]
+)
+def test_a_malformed_rotation_changes_nothing(api: Api, make_key: Make, body: Any) -> None:
+    key = make_key()
+    assert api().post_json(f"/v1/keys/{key.key.id}/rotate", body).json()["code"] == "VALIDATION_ERROR"
+    assert api(key).get("/v1/keys/current").status_code == 200
+
+
+def test_a_key_shows_which_of_its_rights_it_used(api: Api, make_key: Make) -> None:
+    key = make_key(scopes=["keys:admin", "state:read"])
+    api(key).get("/v1/keys")
+    bookkeeping.flush(now=clock.utc_now())
+    assert list(api().get(f"/v1/keys/{key.key.id}").json()["scopes_used"]) == ["keys:admin"]
+
+
+def test_a_list_can_leave_out_the_dead(api: Api, make_key: Make) -> None:
+    admin, dead = api(), make_key()
+    admin.delete(f"/v1/keys/{dead.key.id}")
+    ids = [{key["id"] for key in admin.get(path).json()["keys"]} for path in ("/v1/keys", "/v1/keys?live=true")]
+    assert ids[0] - ids[1] == {dead.key.id}
+
+
 def test_nobody_gives_or_ends_over_http_what_they_do_not_hold(api: Api, make_key: Make, namespace: str) -> None:
     small = api(make_key(scopes=["keys:admin", "state:read"]))
     strong = make_key()
     for body in ({"scopes": ["state:write"]}, {"scopes": ["*"]}, {"scopes": ["state:read"], "namespaces": ["*"]}):
         answer = small.post_json("/v1/keys", {"name": "k", **body})
         assert (answer.status_code, answer.json()["reason"]) == (403, "PRIVILEGE_ESCALATION_DENIED")
-    assert small.delete(f"/v1/keys/{strong.key.id}").json()["reason"] == "PRIVILEGE_ESCALATION_DENIED"
+    for refused in (
+        small.delete(f"/v1/keys/{strong.key.id}"),
+        small.post_json(f"/v1/keys/{strong.key.id}/rotate"),
+        small.delete(f"/v1/keys/{strong.key.id}/old-secret"),
+    ):
+        assert refused.json()["reason"] == "PRIVILEGE_ESCALATION_DENIED"
     assert api(strong).get("/v1/keys/current").status_code == 200
 
 
@@ -112,4 +163,4 @@ def test_an_expiry_is_kept_to_the_millisecond(api: Api) -> None:
     ends = 4_102_444_800_123
     made = api().post_json("/v1/keys", {"name": "k", "scopes": ["*"], "expires_at_ms": ends}).json()
     assert made["expires_at_ms"] == ends
-    assert services.get_key(made["id"], reader=operator("tests")).expires_at is not None
+    assert reading.get_key(made["id"], reader=operator("tests")).expires_at is not None

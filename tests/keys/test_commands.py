@@ -11,7 +11,7 @@ from django.core.management import call_command
 from django.core.management.base import CommandError
 from django.db import OperationalError
 
-from apps.keys import services, verify
+from apps.keys import reading, services, verify
 from apps.keys.models import ApiKey
 
 pytestmark = pytest.mark.django_db
@@ -166,6 +166,6 @@ def test_a_database_that_is_away_ends_with_3(monkeypatch: pytest.MonkeyPatch) ->
     def away(**_: Any) -> None:
         raise OperationalError("unable to open database file")
 
-    monkeypatch.setattr(services, "list_keys", away)
+    monkeypatch.setattr(reading, "list_keys", away)
     code, out, err = ended("list")
     assert (code, out) == (3, "") and "unable to open database file" in err and "Traceback" not in err

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from apps.keys import limits, peppers, services, token
+from apps.keys import limits, peppers, reading, services, token
 from apps.keys.models import ApiKey, KeySecret, Namespace
 from apps.keys.principal import Principal, operator
 from apps.keys.scopes import SCOPES
@@ -179,18 +179,18 @@ def test_a_key_of_another_namespace_cannot_be_told_from_none() -> None:
     for key_id in (key.id, "none"):
         for attempt in (
             lambda key_id: services.revoke_key(key_id, by=stranger),
-            lambda key_id: services.get_key(key_id, reader=stranger),
+            lambda key_id: reading.get_key(key_id, reader=stranger),
         ):
             with pytest.raises(services.KeyNotFound) as caught:
                 attempt(key_id)
             messages.add(str(caught.value).replace(key_id, "?"))
     assert len(messages) == 1
     assert listed(reader=stranger) == []
-    assert services.get_key(key.id, reader=ROOT) == key
+    assert reading.get_key(key.id, reader=ROOT) == key
 
 
 def listed(**members: Any) -> list[ApiKey]:
-    return services.list_keys(**{"reader": ROOT, "now": NOW, **members}).keys
+    return reading.list_keys(**{"reader": ROOT, "now": NOW, **members}).keys
 
 
 def test_lists_are_newest_first_and_can_leave_out_the_dead() -> None:
@@ -207,13 +207,13 @@ def test_lists_are_newest_first_and_can_leave_out_the_dead() -> None:
 def test_pages_go_on_where_the_last_one_ended_also_among_keys_of_one_instant() -> None:
     made = {issue().key.id for _ in range(5)}
     seen: list[str] = []
-    after = None
+    below = None
     for _ in range(3):
-        page = services.list_keys(reader=ROOT, now=NOW, after=after, limit=2)
+        page = reading.list_keys(reader=ROOT, now=NOW, below=below, limit=2)
         seen += [key.id for key in page.keys]
-        after = page.next_after
-    assert (len(seen), set(seen), after) == (5, made, None)
-    assert services.list_keys(reader=ROOT, now=NOW, limit=5).next_after is None
+        below = page.below
+    assert (len(seen), set(seen), below) == (5, made, None)
+    assert reading.list_keys(reader=ROOT, now=NOW, limit=5).below is None
 
 
 def test_no_field_of_an_issued_key_is_a_secret(make_key: Callable[..., Any]) -> None:

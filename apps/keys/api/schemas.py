@@ -1,11 +1,12 @@
 """The JSON shapes of keys for the OpenAPI document, and how a request for a key is read."""
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from apps.http.errors import ApiError
 from apps.http.openapi import Schema, add_schemas
+from apps.keys.limits import MAX_GRACE_S
 from apps.keys.principal import EVERY_NAMESPACE, Principal
 from apps.keys.scopes import SCOPES
 
@@ -59,7 +60,58 @@ CREATED_KEY: Schema = {
     },
 }
 
-add_schemas({"Key": KEY, "NewKey": NEW_KEY, "CreatedKey": CREATED_KEY})
+ROTATION: Schema = {
+    "type": "object",
+    "additionalProperties": False,
+    "properties": {
+        "grace_ms": {
+            "type": "integer",
+            "minimum": 0,
+            "maximum": MAX_GRACE_S * 1000,
+            "default": 0,
+            "description": "Milliseconds that the old secret goes on.",
+        },
+    },
+}
+
+ROTATED_KEY: Schema = {
+    **CREATED_KEY,
+    "properties": {
+        **CREATED_KEY["properties"],
+        "old_secret_ends_at_ms": {**_INSTANT, "description": "Null where it has ended already."},
+    },
+}
+
+KEY_DETAIL: Schema = {
+    **KEY,
+    "properties": {
+        **KEY["properties"],
+        "secrets": {
+            "type": "array",
+            "description": "Those that open the key now; never what they are.",
+            "items": {
+                "type": "object",
+                "properties": {"created_at_ms": _INSTANT, "ends_at_ms": {**_INSTANT, "description": "Null: current."}},
+            },
+        },
+        "scopes_used": {
+            "type": "object",
+            "description": "Each scope that was used, and when last, to the minute.",
+            "additionalProperties": {"type": "integer"},
+        },
+    },
+}
+
+add_schemas(
+    {
+        "Key": KEY,
+        "KeyDetail": KEY_DETAIL,
+        "NewKey": NEW_KEY,
+        "CreatedKey": CREATED_KEY,
+        "KeyRotation": ROTATION,
+        "RotatedKey": ROTATED_KEY,
+    }
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -95,6 +147,19 @@ def read_new_key(body: Any, asking: Principal) -> NewKey:
         collections=None if body.get("collections") is None else _texts(body, "collections"),
         expires_at=_instant(body.get("expires_at_ms")),
     )
+
+
+def read_grace(body: Any) -> timedelta:
+    """Return the grace that `body` asks for. Raises ApiError VALIDATION_ERROR naming the field."""
+    if not isinstance(body, dict):
+        raise _wrong("", "send an object")
+    unknown = sorted(set(body) - set(ROTATION["properties"]))
+    if unknown:
+        raise _wrong(unknown[0], "there is no such member")
+    grace_ms = body.get("grace_ms", 0)
+    if type(grace_ms) is not int or not 0 <= grace_ms <= MAX_GRACE_S * 1000:
+        raise _wrong("grace_ms", f"send 0 to {MAX_GRACE_S * 1000}")
+    return timedelta(milliseconds=grace_ms)
 
 
 def _text(body: dict[str, Any], field: str, default: str | None) -> str:

@@ -22,5 +22,5 @@ def action(view: type[APIView], *, beside: type[APIView], record: str) -> Callab
         return there(request, collection=collection, record=record)
 
     function: Any = either
-    function.cls, function.initkwargs, function.csrf_exempt = view, {}, True
+    function.cls, function.beside, function.initkwargs, function.csrf_exempt = view, beside, {}, True
     return either

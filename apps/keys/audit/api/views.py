@@ -70,18 +70,12 @@ class Audit(KeyedView):
         "list_audit_events",
         "The audit trail, newest first",
         tag=_TAG,
-        parameters=[
-            *_FILTERS,
-            query_parameter("limit", "1 to 1000; 100 when left out.", {"type": "integer"}),
-            query_parameter("cursor", "The `next_cursor` of the page before."),
-        ],
+        parameters=[*_FILTERS, *paging.parameters(default=limits.DEFAULT_PAGE, maximum=limits.MAX_PAGE)],
         answers={
-            200: Answer(
+            200: paging.answer(
                 "The events of the namespaces the key may enter; those of the instance to a key for all of them.",
-                {
-                    "type": "object",
-                    "properties": {"events": {"type": "array", "items": ref("AuditEvent")}, "next_cursor": _TEXT},
-                },
+                "events",
+                ref("AuditEvent"),
             )
         },
         errors=["INVALID_CURSOR", "VALIDATION_ERROR"],

@@ -58,21 +58,9 @@ class Grants(KeyedView):
         parameters=[
             query_parameter("subject", "Only grants for this subject, as `kind:id`."),
             query_parameter("live", "`true`: only those neither revoked nor past their end.", {"type": "boolean"}),
-            query_parameter("limit", "1 to 1000; 100 when left out.", {"type": "integer"}),
-            query_parameter("cursor", "The `next_cursor` of the page before."),
+            *paging.parameters(default=limits.DEFAULT_PAGE, maximum=limits.MAX_PAGE),
         ],
-        answers={
-            200: Answer(
-                "The grants, each as it is signed.",
-                {
-                    "type": "object",
-                    "properties": {
-                        "grants": {"type": "array", "items": ref("SignedGrant")},
-                        "next_cursor": {"type": ["string", "null"]},
-                    },
-                },
-            )
-        },
+        answers={200: paging.answer("The grants, each as it is signed.", "grants", ref("SignedGrant"))},
         errors=["INVALID_CURSOR", "VALIDATION_ERROR"],
     )
     def get(self, request: KeyedRequest) -> Response:

@@ -1,0 +1,101 @@
+"""What the tester says of a call is what the call gets: every route, by keys that lack one thing each."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from apps.keys import services, tester, token
+from apps.keys.principal import operator
+from tests.boundary_rows import PUBLIC, ROWS, Row
+from tests.conftest import ApiClient
+
+KEYED = [row for row in ROWS if row.scope != PUBLIC]
+NOW = services.utc_now()
+HOUR = timedelta(hours=1)
+
+
+def name_of(row: Row) -> str:
+    return f"{row.method} {row.path}"
+
+
+def said(secret: str, row: Row, namespace: str | None = None) -> tester.Verdict:
+    return tester.would_pass(secret, row.method, row.path, namespace=namespace, now=services.utc_now())[1]
+
+
+@pytest.mark.parametrize("row", KEYED, ids=name_of)
+def test_the_verdict_is_the_answer(
+    row: Row, api: Callable[..., ApiClient], make_key: Callable[..., Any], namespace: str
+) -> None:
+    other = "events:read" if row.scope != "events:read" else "audit:read"
+    callers: dict[str, tuple[str, str | None]] = {
+        "right": (make_key(worker_id=row.worker).secret, None),
+        "another scope": (make_key(scopes=[other], worker_id=row.worker).secret, None),
+        "another namespace": (make_key(namespaces=["another"], worker_id=row.worker).secret, namespace),
+        "which namespace": (make_key(namespaces=["another", namespace], worker_id=row.worker).secret, None),
+        "another collection": (make_key(collections=["other"], worker_id=row.worker).secret, None),
+        "unknown": (token.new_token(token.new_key_id(), "live").text, None),
+    }
+    for caller, (secret, asked) in callers.items():
+        verdict = said(secret, row, asked)
+        answer = api(secret, namespace=asked).call(row.method, row.path, row.body)
+        body = answer.json() if answer.status_code >= 400 else {}
+        if not verdict.passes:
+            assert (answer.status_code, body.get("code")) == (verdict.status, verdict.code), (caller, verdict, body)
+        elif not verdict.left:
+            refused = answer.status_code == 401 or (
+                answer.status_code == 403 and body.get("reason") in ("MISSING_SCOPE", "NAMESPACE_DENIED")
+            )
+            assert not refused and body.get("code") != "NAMESPACE_REQUIRED", (caller, verdict, body)
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS if row.scope == PUBLIC], ids=name_of)
+def test_a_public_route_asks_for_no_key(row: Row, db: None) -> None:
+    assert said("anything", row).rule == "public"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"), [("GET", "/v1/nowhere", 404), ("PUT", "/v1/keys", 405), ("GET", "/admin/", 403)]
+)
+def test_what_is_no_route_of_the_api_is_said_so(
+    method: str, path: str, status: int, make_key: Callable[..., Any]
+) -> None:
+    verdict = tester.would_pass(make_key().secret, method, path, namespace=None, now=NOW)[1]
+    assert (verdict.passes, verdict.rule, verdict.status) == (False, "route", status)
+
+
+def test_what_only_the_body_tells_is_named(make_key: Callable[..., Any]) -> None:
+    worker = make_key(worker_id="w1").secret
+    limited = make_key(collections=["orders"]).secret
+    by_path = {row.path: row for row in KEYED if row.method == "POST"}
+    assert "worker" in said(worker, by_path["/v1/workloads/claim"]).left[0]
+    assert "collection" in said(limited, by_path["/v1/query"]).left[0]
+    assert said(make_key().secret, by_path["/v1/query"]).left == ()
+
+
+def test_an_action_and_the_record_of_that_name_share_a_path(make_key: Callable[..., Any]) -> None:
+    path = "/v1/collections/orders/search"
+    reader = make_key(scopes=["state:read"]).secret
+    for method, passes in (("POST", True), ("GET", True), ("HEAD", True), ("PUT", False)):
+        verdict = tester.would_pass(reader, method, path, namespace=None, now=NOW)[1]
+        assert verdict.passes == passes, (method, verdict)
+
+
+def test_whoever_runs_the_instance_is_told_why_a_secret_opens_nothing(make_key: Callable[..., Any]) -> None:
+    live, revoked, rotated = make_key(), make_key(), make_key(now=NOW - HOUR)
+    services.revoke_key(revoked.key.id, by=operator("tests"))
+    services.rotate_key(rotated.key.id, by=operator("tests"), grace=HOUR / 2, now=NOW - HOUR)
+    expired = make_key(expires_at=NOW - HOUR, now=NOW - HOUR * 2)
+    cases = {
+        live.secret[:-1]: "no well-formed key",
+        "fdb_live_" + "a" * 48: "no imported key",
+        token.new_token("a" * 12, "live").text: "there is no key",
+        token.new_token(live.key.id, "live").text: "one of its secrets",
+        revoked.secret: "is revoked since",
+        expired.secret: "expired at",
+        rotated.secret: "the grace of this secret ended",
+    }
+    for secret, why in cases.items():
+        assert why in tester.why_nobody(secret, now=NOW), why
+        assert secret not in tester.why_nobody(secret, now=NOW)

@@ -11,7 +11,7 @@ from django.core.management import call_command
 from django.core.management.base import CommandError
 from django.db import OperationalError
 
-from apps.keys import reading, services, verify
+from apps.keys import bookkeeping, reading, services, verify
 from apps.keys.models import ApiKey
 
 pytestmark = pytest.mark.django_db
@@ -169,3 +169,101 @@ def test_a_database_that_is_away_ends_with_3(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(reading, "list_keys", away)
     code, out, err = ended("list")
     assert (code, out) == (3, "") and "unable to open database file" in err and "Traceback" not in err
+
+
+def typed(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO(text))
+
+
+def test_rotate_shows_the_new_secret_once_and_says_when_the_old_one_ends() -> None:
+    made = create("--scope", "state:read")
+    out, _ = keys("rotate", made["id"], "--grace", "1h")
+    assert out.count("fdb_live_") == 1 and "goes on until" in out
+    rotated = json.loads(keys("rotate", made["id"], "--json")[0])
+    assert (rotated["id"], rotated["old_secret_ends_at_ms"]) == (made["id"], None)
+    assert verify.principal_of(rotated["secret"], now=services.utc_now()) is not None
+    assert verify.principal_of(made["secret"], now=services.utc_now()) is None
+
+
+def test_rotate_writes_the_secret_to_a_file_and_rotates_nothing_where_it_cannot(tmp_path: Path) -> None:
+    made, path = create("--scope", "state:read"), tmp_path / "secret"
+    out, _ = keys("rotate", made["id"], "--secret-file", str(path))
+    assert "fdb_" not in out and stat.S_IMODE(path.stat().st_mode) == 0o600
+    secret = path.read_text().strip()
+    assert ended("rotate", made["id"], "--secret-file", str(path))[0] == 1
+    assert ended("rotate", "nobody", "--secret-file", str(tmp_path / "none"))[0] == 1
+    assert not (tmp_path / "none").exists()
+    assert verify.principal_of(secret, now=services.utc_now()) is not None
+
+
+def test_the_rest_of_a_grace_is_given_up() -> None:
+    made = create("--scope", "state:read")
+    keys("rotate", made["id"], "--grace", "1d")
+    assert json.loads(keys("rotate", made["id"], "--end-old", "--json")[0]) == {"id": made["id"], "ended": True}
+    assert verify.principal_of(made["secret"], now=services.utc_now()) is None
+    assert "no old secret" in keys("rotate", made["id"], "--end-old")[0]
+
+
+def test_show_names_the_rights_that_were_used_and_those_that_were_not() -> None:
+    made = create("--scope", "state:read,state:write")
+    bookkeeping.note_use(made["id"], "state:read", now=services.utc_now())
+    bookkeeping.flush(now=services.utc_now())
+    out, _ = keys("show", made["id"])
+    assert "used        state:read\n" in out and "unused      state:write\n" in out
+
+
+def test_check_reads_the_key_from_standard_input_and_says_which_rule_decides(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = create("--scope", "state:read", "--collection", "orders")
+    typed(monkeypatch, made["secret"] + "\n")
+    out, _ = keys("check", "get", "/v1/collections/orders")
+    assert "passes" in out and made["id"] in out and "fdb_" not in out
+    for method, path, rule in (
+        ("DELETE", "/v1/collections/orders/1", "scope"),
+        ("GET", "/v1/collections/flights", "collection"),
+        ("GET", "/v1/nowhere", "route"),
+    ):
+        typed(monkeypatch, made["secret"])
+        code, out, _ = ended("check", method, path, "--json")
+        document = json.loads(out)
+        assert (code, document["passes"], document["rule"]) == (1, False, rule)
+        assert document["key_id"] == made["id"]
+    keys("revoke", made["id"])
+    typed(monkeypatch, made["secret"])
+    code, out, _ = ended("check", "GET", "/v1/collections/orders")
+    assert code == 1 and "401" in out and "is revoked since" in out and "fdb_" not in out
+
+
+def test_check_reads_the_key_from_a_file_and_counts_as_no_use(tmp_path: Path) -> None:
+    path = tmp_path / "secret"
+    made = create("--scope", "state:read", "--secret-file", str(path))
+    assert "passes" in keys("check", "GET", "/v1/collections", "--secret-file", str(path))[0]
+    assert ApiKey.objects.get(pk=made["id"]).last_used_at is None
+    code, _, err = ended("check", "GET", "/v1/collections", "--secret-file", str(tmp_path / "none"))
+    assert code == 1 and "cannot be read" in err
+
+
+def test_import_prints_what_became_of_each_key_and_ends_with_1_where_one_was_refused(tmp_path: Path) -> None:
+    good = {"id": "a1", "name": "n", "hash": "sha256:" + "0" * 64, "scopes": ["*"], "namespaces": ["Old"]}
+    path = tmp_path / "api-keys.json"
+    path.write_text(json.dumps({"keys": [good, {**good, "id": "b2", "namespaces": ["Else"]}]}))
+    code, out, err = ended("import", str(path), "--rename-namespace", "Old=new")
+    assert code == 1 and "1 of 2" in err
+    assert [line.split()[:2] for line in out.splitlines()] == [["a1", "imported"], ["b2", "refused"]]
+    path.write_text(json.dumps([good]))
+    [again] = json.loads(keys("import", str(path), "--json")[0])["keys"]
+    assert again == {"id": "a1", "outcome": "here already", "note": ""}
+    path.write_text("{")
+    assert ended("import", str(path))[0] == 1
+    assert ended("import", str(tmp_path / "none"))[0] == 3
+
+
+def test_peppers_are_listed_rotated_and_dropped(tmp_path: Path, settings: Any) -> None:
+    settings.DATA_DIR, settings.KEY_PEPPER = tmp_path, ""
+    made = create("--scope", "state:read")
+    assert "version 1  here, current; 1 live secrets" in keys("pepper", "list")[0]
+    document = json.loads(keys("pepper", "rotate", "--json")[0])
+    assert [(each["version"], each["current"]) for each in document["peppers"]] == [(1, False), (2, True)]
+    code, _, err = ended("pepper", "drop", "1")
+    assert code == 1 and "1 live secret" in err
+    keys("revoke", made["id"])
+    assert [each["version"] for each in json.loads(keys("pepper", "drop", "1", "--json")[0])["peppers"]] == [2]

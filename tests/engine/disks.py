@@ -91,29 +91,40 @@ class PowerCut(BaseException):
 
 
 class _Body:
-    """A file on the disk: what was forced, what is dirty."""
+    """A file on the disk: what was forced, what is there now, and every content each page had since it was forced."""
 
     def __init__(self) -> None:
         self.forced = bytearray()
         self.now = bytearray()
-        self.dirty: set[int] = set()
+        self.dirty: dict[int, list[bytes]] = {}
+
+    def write(self, offset: int, data: bytes) -> None:
+        """Change it, in memory: the system may write any of it to the disk at any time."""
+        end = offset + len(data)
+        if len(self.now) < end:
+            self.now.extend(bytes(end - len(self.now)))
+        self.now[offset:end] = data
+        for page in range(offset // PAGE, (end - 1) // PAGE + 1):
+            self.dirty.setdefault(page, []).append(bytes(self.now[page * PAGE : (page + 1) * PAGE]))
 
     def force(self) -> None:
         """The dirty pages are on the disk."""
-        self._keep(self.forced, self.dirty)
+        for page, contents in self.dirty.items():
+            _put(self.forced, page, contents[-1])
         self.dirty.clear()
 
     def after_cut(self, choose: random.Random) -> bytes:
-        """What is there after a power cut: forced pages, and of each dirty one the old or the new content."""
+        """What is there after a power cut: forced pages, and of each dirty one any content it had since then."""
         found = bytearray(self.forced)
-        self._keep(found, {page for page in self.dirty if choose.random() < 0.5})
+        for page, contents in self.dirty.items():
+            if choose.random() < 0.5:
+                _put(found, page, choose.choice(contents))
         return bytes(found)
 
-    def _keep(self, into: bytearray, pages: set[int]) -> None:
-        for page in pages:
-            data = self.now[page * PAGE : (page + 1) * PAGE]
-            into.extend(bytes(max(0, page * PAGE + len(data) - len(into))))
-            into[page * PAGE : page * PAGE + len(data)] = data
+
+def _put(into: bytearray, page: int, data: bytes) -> None:
+    into.extend(bytes(max(0, page * PAGE + len(data) - len(into))))
+    into[page * PAGE : page * PAGE + len(data)] = data
 
 
 class PowerCutFiles:
@@ -210,11 +221,7 @@ class _PowerFile:
     def write(self, offset: int, data: bytes) -> None:
         self._disk._alive()
         self._inner.write(offset, data)
-        now = self._body.now
-        if len(now) < offset + len(data):
-            now.extend(bytes(offset + len(data) - len(now)))
-        now[offset : offset + len(data)] = data
-        self._body.dirty.update(range(offset // PAGE, (offset + len(data) - 1) // PAGE + 1))
+        self._body.write(offset, data)
 
     def hurry(self, offset: int, size: int) -> None:
         self._disk._alive()

@@ -76,6 +76,7 @@ class Remote:
 def _serve(pipe: Connection, directory: Path, options: dict[str, Any]) -> None:
     ctypes.CDLL(None).prctl(*_ANY_TRACER)
     store: Store | None = None
+    held: list[Any] = []
 
     def act(what: str, *arguments: Any) -> Any:
         nonlocal store
@@ -93,6 +94,9 @@ def _serve(pipe: Connection, directory: Path, options: dict[str, Any]) -> None:
             return "committed"
         if what == "get":
             return store.get(*arguments) is not None
+        if what == "hold a read transaction":
+            held.append(store._core.view.read())
+            return "held"
         if what == "storage":
             return store.health().storage
         raise AssertionError(what)

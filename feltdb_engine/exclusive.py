@@ -13,12 +13,13 @@ import lmdb
 from feltdb_engine import building, frame, host, limits, manifest, payload, positions, recovery, trust, view
 from feltdb_engine.core import Core, Options
 from feltdb_engine.durability import FAILED_NAME, fail, failed
+from feltdb_engine.errors import LogCorrupt
 from feltdb_engine.files import Files, ForceFailed, exists
 from feltdb_engine.frame import Chain
 from feltdb_engine.locks import FileLock, Turn
 from feltdb_engine.manifest import Manifest
 from feltdb_engine.positions import Positions
-from feltdb_engine.segment import Log
+from feltdb_engine.segment import FrameReader, Log
 from feltdb_engine.trust import Trust
 from feltdb_engine.view import State, View
 
@@ -68,9 +69,8 @@ def _recover(core: Core, *, fresh: bool) -> None:
     """Judge the log, trust or remake the view, write down what the next one may trust."""
     options, words = core.options, core.words
     boot, store_id, home = options.host.boot_id, bytes.fromhex(core.manifest.store_id), host.identity(core.path)
-    known = trust.read(core.files, core.path)
-    if known is not None and known.store_id != core.manifest.store_id:
-        known = None
+    vouching = trust.read(core.files, core.path)
+    known = vouching if vouching is not None and vouching.store_id == core.manifest.store_id else None
     broken = exists(core.files, core.path / FAILED_NAME)
     durable = max(core.manifest.start.position, known.position if known else 0)
     same_boot = core.positions.belongs(boot, store_id, home)
@@ -85,7 +85,7 @@ def _recover(core: Core, *, fresh: bool) -> None:
     words[positions.STATE] = positions.RECOVERING if broken else positions.RENEW if renew else positions.CLOSED
     if broken:
         recovery.rehome(core.log, durable)
-    core.view = _view(core, known, trusted=not broken and not renew)
+    core.view = _view(core, known, vouching, trusted=not broken and not renew)
     state = recovery.settle(core, durable, all_forced=same_boot and not broken)
     building.finish(core.view)
     _record(core, state, place(options) if fresh else known.directory if known else None)
@@ -121,6 +121,7 @@ def place(options: Options) -> tuple[int, int, str]:
 def _create_log(options: Options) -> Manifest:
     """The first segment with the first timeline. The manifest, written last, makes a store of it."""
     directory = options.path / LOG
+    _refuse_without_manifest(options)
     for name in options.files.names(directory):
         options.files.remove(directory / name)
     store_id, instance = secrets.token_bytes(16), secrets.token_bytes(16)
@@ -150,16 +151,33 @@ def _create_log(options: Options) -> Manifest:
     )
 
 
-def _view(core: Core, known: Trust | None, *, trusted: bool) -> View:
-    """The view as it is, where it can be trusted, or an empty one."""
+def _refuse_without_manifest(options: Options) -> None:
+    """Raise LogCorrupt where the log holds more than a creation that did not finish leaves: its manifest was lost."""
+    log = Log(options.files, options.path / LOG, b"", limits.SEGMENT_MAX_BYTES)
+    starts = log.starts()
+    reader, at, more = FrameReader(log), 0, any(starts)
+    while starts and not more and (found := reader.at(at)) is not None:
+        at, more = found.end, found.kind not in (frame.SEGMENT, frame.TIMELINE)
+    log.forget()
+    if more:
+        raise LogCorrupt(
+            f"{options.path} has a log, but no {manifest.NAME}. Put that file back, or restore a backup.",
+            segment=manifest.NAME,
+            offset=0,
+            sequence=None,
+        )
+
+
+def _view(core: Core, known: Trust | None, vouching: Trust | None, *, trusted: bool) -> View:
+    """The view as it is, where it can be trusted, or an empty one. `vouching` may be of another store."""
     directory, map_bytes = core.path / VIEW, core.manifest.view_map_bytes
     if trusted and known is not None:
         found = _as_it_is(core, known)
         if found is not None:
             return found
-    if known is not None:
+    if vouching is not None:
         # The next file may get the number of this one: nothing may vouch for it before it is whole.
-        trust.write(core.files, core.path, replace(known, clean=False, view=(0, 0)))
+        trust.write(core.files, core.path, replace(vouching, clean=False, view=(0, 0)))
     core.files.make_directory(directory)
     for name in core.files.names(directory):
         core.files.remove(directory / name)

@@ -46,7 +46,7 @@ def ends_in_log(log: Log, state: State) -> bool:
     if state.begin == state.position:
         return True
     last = FrameReader(log).at(state.begin)
-    return last is not None and (last.end, last.crc) == (state.position, state.crc)
+    return last is not None and (last.end, last.crc) == (state.position, state.crc) and log.owns(state.begin)
 
 
 def settle(core: Core, durable: int, *, all_forced: bool) -> State:
@@ -57,6 +57,7 @@ def settle(core: Core, durable: int, *, all_forced: bool) -> State:
     if discarded:
         durable = max(durable, highest_durable_beyond(log, state.position))
     refuse_damage(log, state, durable)
+    _refuse_gaps(core, state)
     if not (all_forced and words[positions.DURABLE] == state.position):
         for start in log.starts():
             if log.start_of(durable) <= start <= state.position:
@@ -177,6 +178,18 @@ def refuse_damage(log: Log, chain: State, durable: int) -> None:
             offset=chain.position - start,
             sequence=chain.sequence + 1,
         )
+
+
+def _refuse_gaps(core: Core, state: State) -> None:
+    """Raise LogCorrupt where a segment between floor and end is missing, also one this opening need not read."""
+    with core.view.read() as txn:
+        first = core.log.start_of(view.floor(txn).start.position)
+    there = set(core.log.starts())
+    for start in range(first, state.position, core.log.capacity):
+        if start not in there:
+            raise LogCorrupt(
+                f"Segment {start:020d} of the log is missing.", segment=f"{start:020d}", offset=0, sequence=None
+            )
 
 
 def cut_tail(core: Core, state: State, discarded: int) -> State:

@@ -137,6 +137,12 @@ class Log:
             payload=payload.encode_segment(self.store_id, start, self.capacity),
         )
 
+    def owns(self, position: int) -> bool:
+        """Whether the segment that holds `position` is one of this store, by its first frame."""
+        start = self.start_of(position)
+        first = FrameReader(self).at(start)
+        return first is not None and payload.segment_matches(first.payload, self.store_id, start, self.capacity)
+
     def frames(self, chain: Chain) -> Iterator[Frame]:
         """The whole frames that go on from `chain`, up to the first place where none does."""
         reader = FrameReader(self)

@@ -24,6 +24,7 @@ from feltdb_engine.model import (
     ReadBasis,
     Record,
 )
+from feltdb_engine.past import Past
 from feltdb_engine.store import Store
 
 __all__ = [
@@ -40,6 +41,7 @@ __all__ = [
     "Mutation",
     "Operation",
     "Page",
+    "Past",
     "Pin",
     "Precondition",
     "Predicate",

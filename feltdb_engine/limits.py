@@ -58,6 +58,11 @@ BASIS_MAX_CHARS: Final = 1 << 17
 FENCES_MAX: Final = 16
 FENCE_WALK_MAX_BYTES: Final = 1 << 20  # of the log, in the turn: a few milliseconds
 
+# Earlier revisions: what was changed since is held in memory, about 200 bytes a record.
+AS_OF_MAX_OPERATIONS: Final = 250_000
+AS_OF_MAX_BYTES: Final = 4 << 30  # of the log, to be read
+AS_OF_INSIDE_OPERATIONS: Final = 1000  # of the log walked inside the read transaction that answers
+
 # Declared indexes. 4 bytes of number, 251 of components and 256 of id are LMDB's 511.
 INDEX_MAX_PER_COLLECTION: Final = 16
 INDEX_MAX_PER_STORE: Final = 64  # every commit reads all definitions

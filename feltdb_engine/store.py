@@ -42,6 +42,7 @@ from feltdb_engine.model import (
     Record,
 )
 from feltdb_engine.moment import Moment
+from feltdb_engine.past import Past, check_revision
 from feltdb_engine.questions import Questions
 from feltdb_engine.reading import Reader
 from feltdb_engine.rules import Rules
@@ -214,6 +215,19 @@ class Store(Upkeep, Rules, Questions):
 
     def _moment(self, collections: Sequence[str], deadline: float | None) -> AbstractContextManager[Moment]:
         return self._reader.now(collections, deadline)
+
+    @guarded
+    def as_of(self, sequence: int) -> Past:
+        """The store at an earlier revision, the last sequence of a transaction. Reading it costs what came since.
+
+        Raises FeedCompacted, CursorAhead, InvalidQuery.
+        """
+        check_revision(self._core, sequence, self._feed.head().sequence)
+        return Past(self, sequence)
+
+    def snapshot(self) -> Past:
+        """The store as it is now, for several reads of one consistent moment."""
+        return Past(self, self.head().sequence)
 
     @guarded
     def collections(self) -> list[CollectionInfo]:

@@ -183,6 +183,16 @@ TRIGGERS: list[Row] = [
     Row("POST", "/v1/triggers/t1/resume", scope="triggers:write", body={}),
     Row("GET", "/v1/triggers/t1/quarantine", scope="triggers:read"),
     Row("GET", "/v1/triggers/t1/revisions", scope="triggers:read"),
+    Row("POST", "/v1/triggers/t1/rebase", scope="triggers:write", body={"to": "now"}),
+    Row("POST", "/v1/triggers/t1/skip", scope="triggers:write", body={"change": "1"}),
+    Row("POST", "/v1/triggers/t1/retry", scope="triggers:write", body={"change": "1"}),
+    Row("POST", "/v1/triggers/t1/dry-run", scope="triggers:read", body={}),
+    Row("GET", "/v1/triggers/t1/explain?change=1", scope="triggers:read"),
+    Row("GET", "/v1/triggers/t1/status", scope="triggers:read"),
+    Row("POST", "/v1/triggers/t1/replay", scope="triggers:write", body={"from": "beginning", "to": "now"}),
+    Row("GET", "/v1/triggers/t1/replays", scope="triggers:read"),
+    Row("POST", "/v1/triggers/t1/replays/1/cancel", scope="triggers:write", body={}),
+    Row("GET", "/v1/trigger-status", scope="triggers:read"),
 ]
 
 OPERATIONS: list[Row] = [

@@ -108,6 +108,7 @@ def save(trigger: Trigger, before: dict[str, Any] | None, change: Change, *, cur
     trigger.save(force_insert=before is None)
     live = trigger.state == State.ACTIVE
     values: dict[str, Any] = {"revision": trigger.revision, "live": live}
+    stood = TriggerCursor.objects.filter(pk=trigger.pk).first()
     if cursor is not None:
         values |= {"instance_id": cursor.instance_id, "sequence": cursor.sequence}
     if before is None:
@@ -121,7 +122,7 @@ def save(trigger: Trigger, before: dict[str, Any] | None, change: Change, *, cur
         if before is None or before.get(name) != value
     }
     if cursor is not None:
-        diff["cursor"] = [None, str(cursor)]
+        diff["cursor"] = [None if stood is None else str(stood), str(cursor)]
     TriggerRevision.objects.create(
         trigger=trigger,
         namespace=trigger.namespace,

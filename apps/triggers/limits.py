@@ -14,6 +14,7 @@ MAX_DELAY_MS = 366 * 24 * 3600 * 1000  # a year: further away is a schedule, not
 MAX_LAG_OPERATIONS_DEFAULT = 1_000_000  # how far retention waits for a trigger that does not keep up
 MAX_LAG_OPERATIONS = 1_000_000_000
 MAX_TRIGGERS_PER_NAMESPACE = 10_000  # one pass reads them all
+MAX_OPEN_REPLAYS = 8  # of one trigger: they are worked one after the other
 MAX_DEPTH = 16  # changes made by work made by changes ...: beyond, a loop is certain
 
 # A predicate
@@ -22,6 +23,12 @@ MAX_PREDICATE_CLAUSES = 100  # tested for each change that reaches the trigger
 MAX_FIELD_CHARS = 512  # a dotted path
 MAX_IN_VALUES = 1_000  # members of an `in` list
 MAX_FORM_JSON_CHARS = 2**20  # of a member shown in the console's form: never cut, what is shown is sent back
+
+# A dry run
+DRY_RUN_OPERATIONS = 100_000  # read by one dry run: a second or two
+DRY_RUN_S = 5.0  # ... or until then; the next one goes on from there
+DRY_RUN_SAMPLES = 10  # changes shown of each kind, unless told otherwise
+DRY_RUN_MAX_SAMPLES = 100
 
 # A pass
 SCAN_OPERATIONS = 1_000  # operations read at once; a larger single transaction is read whole

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from apps.triggers import services
+from apps.triggers import limits, services
 from apps.triggers.api.schemas import SCHEMAS
 from apps.triggers.models import Trigger
 from apps.workloads.clock import now_ms
@@ -201,4 +201,113 @@ def test_triggers_are_listed_without_a_store(client: Any, world: Any, monkeypatc
 
     monkeypatch.setattr(stores, "store", rebuilding)
     assert len(client.get("/v1/triggers").json()["triggers"]) == 1
-    assert services.status(world.namespace)["lag_operations"] == {"on-order": None}
+    assert services.status(world.namespace, now_ms=world.now_ms)["lag_operations"] == {"on-order": None}
+
+
+# operating
+def test_a_trigger_is_moved_replayed_and_its_changes_skipped_over_http(client: Any, world: Any) -> None:
+    client.post_json("/v1/triggers", NEW)
+    for number in range(1, 4):
+        world.put("orders", str(number), {"amount": 100})
+    world.evaluate()
+    on = "/v1/triggers/big-order"
+    start = str(world.store.start())
+    assert client.post_json(f"{on}/rebase", {"to": start, "reason": "again"}).json()["cursor"] == start
+    skipped = client.post_json(f"{on}/skip", {"change": "2", "reason": "a test"})
+    fits("ChangeName", skipped.json())
+    assert len(world.evaluate()) == 2
+    ordered = client.post_json(f"{on}/replay", {"from": "beginning", "to": "now", "reason": "the program was wrong"})
+    assert ordered.status_code == 202
+    fits("TriggerReplay", ordered.json())
+    world.evaluate()
+    listed = client.get(f"{on}/replays").json()
+    fits("TriggerReplayPage", listed)
+    assert [(row["number"], row["outcome"], row["made"]) for row in listed["replays"]] == [(1, "done", 2)]
+    client.post_json(f"{on}/replay", {"from": "beginning", "to": "now"})
+    ended = client.post_json(f"{on}/replays/2/cancel", {"reason": "enough"})
+    fits("TriggerReplay", ended.json())
+    assert ended.json()["outcome"] == "cancelled"
+
+
+def test_a_quarantined_change_is_retried_over_http(client: Any, world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tests.triggers.test_operating import without_secrets
+
+    client.post_json("/v1/triggers", {**NEW, "predicate": None})
+    world.put("orders", "1", {"password": "hunter2"})
+    world.evaluate()
+    refused = client.post_json("/v1/triggers/big-order/retry", {"change": "1"})
+    assert (refused.status_code, refused.json()["code"]) == (422, "WORKLOAD_SECRET_REJECTED")
+    without_secrets(monkeypatch)
+    made = client.post_json("/v1/triggers/big-order/retry", {"change": "1"})
+    assert made.status_code == 200
+    fits("TriggeredWorkload", made.json())
+
+
+def test_what_a_trigger_would_do_and_did_not_do_is_told_over_http(client: Any, world: Any) -> None:
+    client.post_json("/v1/triggers", NEW)
+    world.put("orders", "1", {"amount": 99})
+    world.put("orders", "1", {"amount": 100})
+    tried = client.post_json(
+        "/v1/triggers/big-order/dry-run",
+        {"definition": {"predicate": {"changed": "amount"}}, "from": "beginning", "samples": 1},
+    )
+    assert tried.status_code == 200, tried.content
+    fits("TriggerDryRunResult", tried.json())
+    assert (tried.json()["matched"], len(tried.json()["samples"])) == (2, 1)
+    told = client.get("/v1/triggers/big-order/explain?change=1")
+    fits("TriggerExplanation", told.json())
+    assert told.json()["predicate"]["found"] == 99
+    standing = client.get("/v1/triggers/big-order/status").json()
+    fits("TriggerStanding", standing)
+    assert standing["lag_operations"] == 2
+    status = client.get("/v1/trigger-status").json()
+    fits("TriggerStatus", status)
+    assert status["lag_operations"] == {"big-order": 2}
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "pointer"),
+    [
+        ("rebase", {}, "/to"),
+        ("rebase", {"to": 1}, "/to"),
+        ("skip", {"reason": "x"}, "/change"),
+        ("replay", {"from": "beginning"}, "/to"),
+        ("pause", {"reason": ""}, "/reason"),
+        ("disable", {"to": "now"}, "/to"),
+        ("dry-run", {"definition": []}, "/definition"),
+        ("dry-run", {"samples": limits.DRY_RUN_MAX_SAMPLES + 1}, "/samples"),
+    ],
+)
+def test_a_body_that_lacks_or_has_what_it_should_not_is_refused_at_its_place(
+    client: Any, path: str, body: Any, pointer: str
+) -> None:
+    client.post_json("/v1/triggers", NEW)
+    refused = client.post_json(f"/v1/triggers/big-order/{path}", body)
+    assert (refused.status_code, refused.json()["code"]) == (400, "VALIDATION_ERROR")
+    assert refused.json()["details"]["pointer"] == pointer
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        ([], None),
+        (["state:read"], ["others"]),
+    ],
+)
+def test_who_may_not_read_the_collection_is_shown_nothing_of_its_records(
+    client: Any,
+    api: Callable[..., Any],
+    make_key: Callable[..., Any],
+    world: Any,
+    key: tuple[list[str], list[str] | None],
+) -> None:
+    client.post_json("/v1/triggers", NEW)
+    world.put("orders", "1", {"amount": 99})
+    scopes, collections = key
+    other = api(make_key(scopes=["triggers:read", "triggers:write", *scopes], collections=collections))
+    for answer in (
+        other.get("/v1/triggers/big-order/explain?change=1"),
+        other.post_json("/v1/triggers/big-order/dry-run", {}),
+        other.post_json("/v1/triggers/new/dry-run", {"definition": NEW}),
+    ):
+        assert (answer.status_code, answer.json()["code"]) == (403, "FORBIDDEN")

@@ -138,3 +138,25 @@ def test_a_subcommand_that_is_missing_or_unknown_is_a_usage_error(run: type[Ran]
     for arguments in ((), ("dance",), ("define",)):
         with pytest.raises(CommandError):
             call_command("trigger", *arguments)
+
+
+def test_a_trigger_is_tried_explained_moved_and_replayed_from_the_command_line(
+    run: type[Ran], world: Any, tmp_path: Path
+) -> None:
+    world.define(predicate={"field": "n", "equals": 1})
+    for number in range(1, 4):
+        world.put("orders", str(number), {"n": number})
+    on, plain = ("on-order", "--namespace", "test", "--json"), ("on-order", "--namespace", "test")
+    file = write(tmp_path / "members.json", {"predicate": {"field": "n", "op": "gte", "value": 2}})
+    assert run("dry-run", *on, "--input", file).json["against"]["only_new"]["matched"] == 2
+    assert "2 of 3 changes match" in run("dry-run", *plain, "--input", file).out
+    world.evaluate()
+    told = run("explain", *on, "2")
+    assert told.json["outcome"]["kind"] == "no_match"
+    assert "no_match: the predicate does not hold" in run("explain", *plain, "2").out
+    assert run("replay", *on, "--from", "beginning").json["made"] == 1
+    assert run("rebase", *on, "--to", "beginning").json["cursor"].endswith("-0")
+    assert run("skip", *on, "1").json["source_change_id"].endswith(":1")
+    assert run("evaluate", "--namespace", "test", "--json").json == {"results": []}
+    assert run("retry", *on, "1").code == 1
+    assert run("explain", *on, "99").code == 1

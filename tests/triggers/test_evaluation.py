@@ -321,7 +321,7 @@ def test_a_store_that_lost_what_was_seen_stops_the_namespace(world: Any, tmp_pat
         assert stopped.value.code == "CONTROL_PLANE_MISMATCH"
     assert len(world.workloads()) == 2
     assert NamespacePosition.objects.get().mismatch_code == "CONTROL_PLANE_MISMATCH"
-    assert services.status(world.namespace)["mismatch"]["code"] == "CONTROL_PLANE_MISMATCH"
+    assert services.status(world.namespace, now_ms=world.now_ms)["mismatch"]["code"] == "CONTROL_PLANE_MISMATCH"
 
 
 def test_another_store_in_the_directory_stops_the_namespace(world: Any, tmp_path: Any) -> None:
@@ -359,7 +359,7 @@ def test_history_that_is_gone_blocks_the_trigger_that_needed_it_and_no_other(
     assert [row.trigger_id for row in world.evaluate()] == ["ahead"]
     behind = world.trigger("behind")
     assert (behind.state, behind.reason_code) == ("blocked", "FEED_COMPACTED")
-    assert services.status(world.namespace)["held_up"][0]["code"] == "FEED_COMPACTED"
+    assert services.status(world.namespace, now_ms=world.now_ms)["held_up"][0]["code"] == "FEED_COMPACTED"
 
 
 def test_the_feed_failing_changes_nothing_and_is_tried_again(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,8 +7,8 @@ from typing import Any
 
 from apps.http.openapi import add_schemas, ref
 from apps.triggers import limits
-from apps.triggers.contract import CHANGE_KINDS
-from apps.triggers.models import SUBJECT_KINDS, Trigger
+from apps.triggers.contract import CHANGE_KINDS, Reason
+from apps.triggers.models import SUBJECT_KINDS, Trigger, TriggerReplay
 from apps.triggers.predicate import OPERATORS
 
 Schema = dict[str, Any]
@@ -71,6 +71,10 @@ _GIVEN_ONLY: dict[str, Schema] = {
     "not_before": {"type": ["integer", "null"], "minimum": 0, "description": "As in the reference: seconds."}
 }
 
+_WHY: dict[str, Schema] = {"reason": REASON}
+_UNKNOWN: Schema = {"type": ["integer", "null"], "minimum": 0, "description": "Null: unknown, or it means nothing."}
+_SAMPLES: dict[str, Schema] = {"matched": COUNT, "samples": _array(ref("TriggerSample"))}
+
 SCHEMAS: dict[str, Schema] = {
     "Subject": _object({"kind": {"type": "string", "enum": list(SUBJECT_KINDS)}, "id": TEXT}),
     "Predicate": {
@@ -109,6 +113,159 @@ SCHEMAS: dict[str, Schema] = {
     "TriggerReason": _object({}, {"reason": REASON}),
     "TriggerStart": _object({}, {"reason": REASON, "start_from": {"type": "string"}}),
     "TriggerPause": _object({}, {"reason": REASON, "resumes_at_ms": INSTANT}),
+    "TriggerRebase": _object({"to": {"type": "string", "description": "`now`, `beginning`, or a cursor."}}, _WHY),
+    "TriggerChange": _object({"change": {"type": "string", "description": "`source_change_id`, or a sequence."}}, _WHY),
+    "ChangeName": _object({"source_change_id": {"type": "string"}}),
+    "TriggeredWorkload": _object(
+        {
+            "trigger_id": ID,
+            "source_change_id": {"type": "string"},
+            "workload_id": {"type": "string"},
+            "duplicate": {"type": "boolean", "description": "The work was there already."},
+        }
+    ),
+    "NewTriggerReplay": _object(
+        {
+            "from": {"type": "string", "description": "`beginning`, or a cursor: the changes after it."},
+            "to": {"type": "string", "description": "`now`, or a cursor: the changes up to it."},
+        },
+        _WHY,
+    ),
+    "TriggerReplay": _object(
+        {
+            "number": {**COUNT, "description": "It stands in the key of its work: `...:r1`."},
+            "kind": {"type": "string", "enum": [kind.value for kind in TriggerReplay.Kind]},
+            "from_sequence": COUNT,
+            "to_sequence": COUNT,
+            "position": {**COUNT, "description": "How far it has come."},
+            "made": {**COUNT, "description": "Work it has made."},
+            "author": {"type": "string"},
+            "reason": {"type": "string"},
+            "created_at_ms": COUNT,
+            "ended_at_ms": INSTANT,
+            "outcome": {"enum": [*(outcome.value for outcome in TriggerReplay.Outcome), None]},
+            "message": {"type": "string"},
+        }
+    ),
+    "TriggerReplayPage": _object({"replays": _array(ref("TriggerReplay")), "next_cursor": CURSOR}),
+    "TriggerDryRun": _object(
+        {},
+        {
+            "definition": {"type": "object", "additionalProperties": True},
+            "from": {"type": "string", "description": "`recent` (the default), `beginning`, or a cursor."},
+            "samples": {"type": "integer", "minimum": 0, "maximum": limits.DRY_RUN_MAX_SAMPLES},
+        },
+    ),
+    "TriggerSample": _object(
+        {
+            "source_change_id": {"type": "string"},
+            "record_key": {"type": "string"},
+            "change_kind": _KIND,
+            "at_ms": COUNT,
+        }
+    ),
+    "TriggerDryRunCount": _object(_SAMPLES),
+    "TriggerDryRunResult": _object(
+        {
+            "from": {"type": "string"},
+            "to": {"type": "string"},
+            "next_from": CURSOR,
+            "operations": {**COUNT, "description": "Of the whole feed, looked past or at."},
+            "changes": {**COUNT, "description": "Of the collections concerned."},
+            "first_at_ms": INSTANT,
+            "last_at_ms": INSTANT,
+            **_SAMPLES,
+            "refused": _object({**_SAMPLES, "codes": {"type": "object", "additionalProperties": COUNT}}),
+            "against": {
+                "oneOf": [
+                    _object(
+                        {
+                            "matched": COUNT,
+                            "only_new": ref("TriggerDryRunCount"),
+                            "only_old": ref("TriggerDryRunCount"),
+                        }
+                    ),
+                    {"type": "null"},
+                ],
+                "description": "The stored trigger, where it says something else.",
+            },
+        }
+    ),
+    "PredicateAccount": {
+        "type": "object",
+        "required": ["says"],
+        "properties": {
+            "says": {"type": "string", "description": "`matched` where it holds, else why not."},
+            "clause": {"type": "object", "additionalProperties": True},
+            "found": ANY,
+            "changed": {"type": "string"},
+            "before": ANY,
+            "after": ANY,
+            "all": _array(ref("PredicateAccount")),
+            "any": _array(ref("PredicateAccount")),
+            "not": ref("PredicateAccount"),
+            "was": ref("PredicateAccount"),
+        },
+        "additionalProperties": False,
+    },
+    "TriggerExplanation": _object(
+        {
+            "trigger_id": ID,
+            "revision": COUNT,
+            "change": _object(
+                {
+                    "source_change_id": {"type": "string"},
+                    "record_key": {"type": "string"},
+                    "change_kind": _KIND,
+                    "transaction_id": {"type": ["string", "null"]},
+                    "at_ms": COUNT,
+                }
+            ),
+            "matched": {"type": "boolean", "description": "By the definition as it stands now."},
+            "reason": {"type": "string", "enum": [reason.value for reason in Reason]},
+            "checks": _array(
+                _object(
+                    {
+                        "check": {"type": "string"},
+                        "passes": {"type": "boolean"},
+                        "wanted": {"type": "string"},
+                        "found": {"type": "string"},
+                    }
+                )
+            ),
+            "predicate": {"oneOf": [ref("PredicateAccount"), {"type": "null"}]},
+            "input_digest": {"type": "string"},
+            "evaluated": {"type": "boolean", "description": "The trigger's cursor has passed it."},
+            "outcome": _object(
+                {"kind": {"type": "string"}, "because": {"type": "string"}},
+                {"code": {"type": "string"}, "workload_id": {"type": "string"}},
+            ),
+        }
+    ),
+    "TriggerStanding": _object(
+        {"lag_operations": _UNKNOWN, "lag_ms": _UNKNOWN, "quarantined": COUNT, "open_replays": COUNT}
+    ),
+    "TriggerStatus": _object(
+        {
+            "namespace": {"type": "string"},
+            "triggers": COUNT,
+            "states": {"type": "object", "additionalProperties": COUNT},
+            "cursors": {
+                "type": "object",
+                "additionalProperties": {"type": "object", "additionalProperties": COUNT},
+            },
+            "lag_operations": {"type": "object", "additionalProperties": _UNKNOWN},
+            "lag_ms": {"type": "object", "additionalProperties": _UNKNOWN},
+            "quarantined": COUNT,
+            "held_up": _array(
+                _object({"trigger_id": ID, **{name: {"type": "string"} for name in ("state", "code", "message")}})
+            ),
+            "head": {"type": ["string", "null"]},
+            "mismatch": {
+                "oneOf": [_object({"code": {"type": "string"}, "message": {"type": "string"}}), {"type": "null"}]
+            },
+        }
+    ),
     "QuarantinedChange": _object(
         {
             "source_change_id": {"type": "string"},

@@ -1,16 +1,16 @@
 """`/v1/triggers`. Thin: read the request, call one service function, give its result a shape."""
 
-from typing import Any, ClassVar
+from collections.abc import Callable
+from typing import Any
 
 from rest_framework.response import Response
 
-from apps.keys.permissions import require_collection
+from apps.keys.permissions import require_collection, require_scope
 from apps.keys.views import KeyedRequest, KeyedView
 from apps.state import cursors, inputs, reading
 from apps.triggers import services
 from apps.triggers.api import described
-from apps.triggers.definition import NOW
-from apps.triggers.limits import MAX_REASON_CHARS
+from apps.triggers.limits import MAX_CURSOR_CHARS
 from apps.triggers.models import Trigger
 from apps.workloads.clock import now_ms
 
@@ -48,7 +48,7 @@ class TriggerView(KeyedView):
     @described.read_trigger
     def get(self, request: KeyedRequest, trigger: str) -> Response:
         """Answer the trigger: its definition, its state, where it stands."""
-        return Response(services.document(services.find(request.namespace, trigger)))
+        return answer(services.find(request.namespace, trigger))
 
     @described.put_trigger
     def put(self, request: KeyedRequest, trigger: str) -> Response:
@@ -66,7 +66,7 @@ class TriggerView(KeyedView):
         patch = request.data
         _require_source(request, patch)
         revised = services.revise(request.namespace, trigger, patch, by=request.principal, now_ms=now_ms())
-        return _answer(revised.trigger)
+        return answer(revised.trigger)
 
     @described.delete_trigger
     def delete(self, request: KeyedRequest, trigger: str) -> Response:
@@ -75,123 +75,102 @@ class TriggerView(KeyedView):
         return Response(status=204)
 
 
-class _OperateView(KeyedView):
-    """One thing to do with a trigger; the body is optional."""
-
-    scopes = {"POST": WRITE}
-    empty_body: ClassVar[Any] = {}
-
-    @staticmethod
-    def members(request: KeyedRequest, *allowed: str) -> dict[str, Any]:
-        """Return the body's members; `reason` is always allowed."""
-        members = reading.an_object(request.data, "", frozenset({"reason", *allowed}))
-        if "reason" in members:
-            reading.text(members["reason"], "/reason", max_bytes=MAX_REASON_CHARS)
-        return members
-
-
-class EnableView(_OperateView):
-    """Let a trigger be evaluated again."""
-
-    @described.enable_trigger
-    def post(self, request: KeyedRequest, trigger: str) -> Response:
-        """Enable it, from now or where `start_from` says."""
-        members = self.members(request, "start_from")
-        start_from = members.get("start_from", NOW)
-        enabled = services.enable(
-            request.namespace,
-            trigger,
-            by=request.principal,
-            now_ms=now_ms(),
-            start_from=reading.text(start_from, "/start_from", max_bytes=128),
-            reason=members.get("reason", ""),
-        )
-        return _answer(enabled)
-
-
-class DisableView(_OperateView):
-    """Let changes pass."""
-
-    @described.disable_trigger
-    def post(self, request: KeyedRequest, trigger: str) -> Response:
-        """Disable it."""
-        reason = self.members(request).get("reason", "")
-        return _answer(
-            services.disable(request.namespace, trigger, by=request.principal, now_ms=now_ms(), reason=reason)
-        )
-
-
-class PauseView(_OperateView):
-    """Hold a trigger where it stands."""
-
-    @described.pause_trigger
-    def post(self, request: KeyedRequest, trigger: str) -> Response:
-        """Pause it, until `resumes_at_ms` if that is given."""
-        members = self.members(request, "resumes_at_ms")
-        until = members.get("resumes_at_ms")
-        paused = services.pause(
-            request.namespace,
-            trigger,
-            by=request.principal,
-            now_ms=now_ms(),
-            reason=members.get("reason", ""),
-            resumes_at_ms=None if until is None else reading.whole(until, "/resumes_at_ms", low=0, high=2**53),
-        )
-        return _answer(paused)
-
-
-class ResumeView(_OperateView):
-    """Let a paused trigger go on."""
-
-    @described.resume_trigger
-    def post(self, request: KeyedRequest, trigger: str) -> Response:
-        """Resume it from where it stands."""
-        reason = self.members(request).get("reason", "")
-        return _answer(
-            services.resume(request.namespace, trigger, by=request.principal, now_ms=now_ms(), reason=reason)
-        )
-
-
-class QuarantineView(KeyedView):
-    """Changes that matched and could not become work."""
+class StatusView(KeyedView):
+    """How the namespace's triggers stand."""
 
     scopes = {"GET": READ}
+
+    @described.trigger_status
+    def get(self, request: KeyedRequest) -> Response:
+        """Answer counts, cursors, lag, what is held up and what stands aside."""
+        return Response(services.status(request.namespace, now_ms=now_ms()))
+
+
+class StandingView(KeyedView):
+    """How far behind one trigger is."""
+
+    scopes = {"GET": READ}
+
+    @described.trigger_standing
+    def get(self, request: KeyedRequest, trigger: str) -> Response:
+        """Answer lag in operations and milliseconds, and how much stands aside."""
+        return Response(services.standing_of(services.find(request.namespace, trigger), now_ms=now_ms()))
+
+
+class _PageView(KeyedView):
+    """Pages of what belongs to one trigger, newest first."""
+
+    scopes = {"GET": READ}
+
+    def page(
+        self,
+        request: KeyedRequest,
+        trigger: str,
+        name: str,
+        read: Callable[..., list[Any]],
+        key: Callable[[Any], int],
+        document: Callable[[Any], dict[str, Any]],
+    ) -> Response:
+        """Answer a page of `name`: rows that `read` finds before a `key`, each as its `document`."""
+        page = inputs.page(request.query_params)
+        bound_to = cursors.binding(request.namespace, name, trigger)
+        found = read(request.namespace, trigger, before=cursors.decode(bound_to, page.cursor), limit=page.limit + 1)
+        shown = found[: page.limit]
+        last = str(key(shown[-1])) if len(found) > page.limit else None
+        return Response({name: [document(row) for row in shown], "next_cursor": cursors.encode(bound_to, last)})
+
+
+class QuarantineView(_PageView):
+    """Changes that matched and could not become work."""
 
     @described.list_quarantine
     def get(self, request: KeyedRequest, trigger: str) -> Response:
-        """Page through what is quarantined and not yet seen to, newest first."""
-        page = inputs.page(request.query_params)
-        bound_to = cursors.binding(request.namespace, "quarantine", trigger)
-        before = cursors.decode(bound_to, page.cursor)
-        found = services.quarantined(request.namespace, trigger, before=before, limit=page.limit + 1)
-        shown = found[: page.limit]
-        last = str(shown[-1].pk) if len(found) > page.limit else None
-        rows = [services.quarantine_document(row) for row in shown]
-        return Response({"quarantined": rows, "next_cursor": cursors.encode(bound_to, last)})
+        """Page through what is quarantined and not yet seen to."""
+        return self.page(
+            request, trigger, "quarantined", services.quarantined, lambda row: row.pk, services.quarantine_document
+        )
 
 
-class RevisionsView(KeyedView):
+class RevisionsView(_PageView):
     """Every change of a trigger."""
-
-    scopes = {"GET": READ}
 
     @described.list_revisions
     def get(self, request: KeyedRequest, trigger: str) -> Response:
-        """Page through the trigger's revisions, newest first."""
-        page = inputs.page(request.query_params)
-        bound_to = cursors.binding(request.namespace, "revisions", trigger)
-        before = cursors.decode(bound_to, page.cursor)
-        found = services.revisions(request.namespace, trigger, before=before, limit=page.limit + 1)
-        shown = found[: page.limit]
-        last = str(shown[-1].revision) if len(found) > page.limit else None
-        rows = [services.revision_document(row) for row in shown]
-        return Response({"revisions": rows, "next_cursor": cursors.encode(bound_to, last)})
+        """Page through the trigger's revisions."""
+        return self.page(
+            request, trigger, "revisions", services.revisions, lambda row: row.revision, services.revision_document
+        )
+
+
+class ReplaysView(_PageView):
+    """Old changes evaluated once more."""
+
+    @described.list_replays
+    def get(self, request: KeyedRequest, trigger: str) -> Response:
+        """Page through the trigger's replays."""
+        return self.page(
+            request, trigger, "replays", services.replays, lambda row: row.number, services.replay_document
+        )
+
+
+class ExplainView(KeyedView):
+    """Why a trigger did or did not fire."""
+
+    scopes = {"GET": READ}
+
+    @described.explain_trigger
+    def get(self, request: KeyedRequest, trigger: str) -> Response:
+        """Take the decision on one change apart. It shows members of the record."""
+        reading.known_parameters(request.query_params, "change")
+        require_reading(request, services.find(request.namespace, trigger).source_collection)
+        change = reading.text(request.query_params.get("change", ""), "/change", max_bytes=MAX_CURSOR_CHARS)
+        return Response(services.explain(request.namespace, trigger, change))
 
 
 def _define(request: KeyedRequest, body: Any) -> Response:
     _require_source(request, body)
     defined = services.define(request.namespace, body, by=request.principal, now_ms=now_ms())
-    return _answer(defined.trigger, status=201 if defined.created else 200)
+    return answer(defined.trigger, status=201 if defined.created else 200)
 
 
 def _require_source(request: KeyedRequest, body: Any) -> None:
@@ -200,5 +179,12 @@ def _require_source(request: KeyedRequest, body: Any) -> None:
         require_collection(request.principal, body["source_collection"])
 
 
-def _answer(trigger: Trigger, *, status: int = 200) -> Response:
+def require_reading(request: KeyedRequest, collection: str) -> None:
+    """Who is shown members of records may read the collection."""
+    require_scope(request.principal, "state:read")
+    require_collection(request.principal, collection)
+
+
+def answer(trigger: Trigger, *, status: int = 200) -> Response:
+    """Answer a trigger as it stands now."""
     return Response(services.document(services.find(trigger.namespace, trigger.trigger_id)), status=status)

@@ -92,10 +92,12 @@ class ReplayMove:
 class Batch:
     """What one transaction does. `work` and `refused` together are at most `BATCH_ROWS`.
 
+    `definitions` is the count of the namespace's orders (definitions, skips, replays) that it was made by.
     `mark` is the number under which `seen_after` is kept, None for not at all (`marks.py`).
     """
 
     namespace: str
+    definitions: int
     work: Sequence[Work]
     refused: Sequence[Refused]
     moves: Sequence[CursorMove]
@@ -155,6 +157,7 @@ def _hold_position(batch: Batch, now_ms: int) -> None:
     hit = NamespacePosition.objects.filter(
         namespace=batch.namespace,
         mismatch_code="",
+        definitions=batch.definitions,
         store_id=before.store_id,
         instance_id=before.instance_id,
         sequence=before.sequence,
@@ -163,7 +166,7 @@ def _hold_position(batch: Batch, now_ms: int) -> None:
         instance_id=after.instance_id, sequence=after.sequence, content_hash=after.content_hash, updated_at_ms=now_ms
     )
     if hit != 1:
-        raise BatchStale("the namespace's position moved")
+        raise BatchStale("the namespace's position moved, or an operator changed a trigger")
 
 
 def _refuse_foreign(work: Sequence[Work], admissions: Sequence[Admission]) -> None:

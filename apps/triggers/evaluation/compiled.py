@@ -43,14 +43,26 @@ class CompiledTrigger:
 
 
 def compile_trigger(trigger: Trigger) -> CompiledTrigger:
-    """Make a stored trigger ready. It is tested as enabled: who is not is never asked."""
-    definition = of_trigger(trigger)
-    predicate = None if definition.predicate is None else parse(definition.predicate)
-    return CompiledTrigger(
+    """Make a stored trigger ready."""
+    return compile_definition(
+        of_trigger(trigger),
         pk=trigger.pk,
         namespace=trigger.namespace,
         revision=trigger.revision,
         grant_id=trigger.grant_id,
+    )
+
+
+def compile_definition(
+    definition: Definition, *, pk: int, namespace: str, revision: int, grant_id: str
+) -> CompiledTrigger:
+    """Make a definition ready. It is tested as enabled: who is not is never asked."""
+    predicate = None if definition.predicate is None else parse(definition.predicate)
+    return CompiledTrigger(
+        pk=pk,
+        namespace=namespace,
+        revision=revision,
+        grant_id=grant_id,
         definition=definition,
         terms={
             kind: Terms(

@@ -44,7 +44,9 @@ def matches(store: Store, operations: Sequence[Operation], table: Dispatch) -> l
         if candidates:
             change = change_of(operation)
             for each in candidates:
-                if operation.sequence <= each.reached.sequence or operation.sequence in each.skips:
+                if operation.sequence <= each.reached.sequence:
+                    continue
+                if each.skips and (operation.instance_id, operation.sequence) in each.skips:
                     continue
                 terms = each.compiled.terms[operation.kind]
                 reason = each.compiled.decide(change).reason

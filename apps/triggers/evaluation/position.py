@@ -34,7 +34,7 @@ def of_row(row: NamespacePosition) -> Seen:
 def at_head(store: Store) -> Seen:
     """Return the store's last durable change."""
     head = store.head()
-    last = _operation_at(store, head)
+    last = operation_at(store, head)
     return Seen(
         store_id=store.store_id,
         instance_id=head.instance_id,
@@ -66,7 +66,7 @@ def check(seen: Seen, store: Store) -> None:
     if seen.sequence == SEQUENCE_NONE:
         return
     try:
-        found = _operation_at(store, Cursor(instance_id=seen.instance_id, sequence=seen.sequence))
+        found = operation_at(store, Cursor(instance_id=seen.instance_id, sequence=seen.sequence))
     except FeedCompacted:
         return
     except (CursorAhead, CursorUnknown):
@@ -80,7 +80,8 @@ def check(seen: Seen, store: Store) -> None:
         )
 
 
-def _operation_at(store: Store, cursor: Cursor) -> Operation | None:
+def operation_at(store: Store, cursor: Cursor) -> Operation | None:
+    """Return the operation a cursor ends at, or the next there is; None where there is none. Raises as the feed."""
     if cursor.sequence == SEQUENCE_NONE:
         return None
     before = Cursor(instance_id=cursor.instance_id, sequence=cursor.sequence - 1)

@@ -12,7 +12,7 @@ from apps.triggers.evaluation.compiled import compile_trigger, idempotency_key
 from apps.triggers.evaluation.matching import Match
 from apps.triggers.evaluation.standing import Standing
 from apps.triggers.limits import MAX_REASON_CHARS, SCAN_OPERATIONS
-from apps.triggers.models import Trigger, TriggerReplay
+from apps.triggers.models import SKIPPED, Trigger, TriggerQuarantine, TriggerReplay
 from apps.workloads.models import Request
 from feltdb_engine import Store
 from feltdb_engine.errors import FeedCompacted
@@ -56,7 +56,15 @@ def chunks(
 
 def _matches(store: Store, row: TriggerReplay, page: Changes) -> list[Match]:
     start = Cursor(instance_id=page.cursor.instance_id, sequence=row.position)
-    one = Standing(compiled=compile_trigger(row.trigger), stored=start, reached=start)
+    skipped = TriggerQuarantine.objects.filter(
+        trigger=row.trigger, code=SKIPPED, sequence__gt=row.position, sequence__lte=row.to_sequence
+    )
+    one = Standing(
+        compiled=compile_trigger(row.trigger),
+        stored=start,
+        reached=start,
+        skips=frozenset(skipped.values_list("instance_id", "sequence")),
+    )
     operations = [each for each in page.operations if each.sequence <= row.to_sequence]
     return matching.matches(store, operations, standing.dispatch([one]))
 

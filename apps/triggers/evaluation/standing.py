@@ -22,8 +22,8 @@ class Standing:
     compiled: CompiledTrigger
     stored: Cursor
     reached: Cursor
-    skips: frozenset[int] = frozenset()
-    """Sequences beyond the cursor that an operator told it to pass over."""
+    skips: frozenset[tuple[str, int]] = frozenset()
+    """Changes beyond the cursor, by timeline and sequence, that an operator told it to pass over."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -57,20 +57,20 @@ def load(namespace: str, known: dict[tuple[int, int], CompiledTrigger]) -> list[
         if compiled is None:  # changed between the two reads; the next load has it
             continue
         cursor = Cursor(instance_id=instance_id, sequence=sequence)
-        skipped = frozenset(skips.get(pk, ()))
+        skipped = skips.get(pk, frozenset())
         standings.append(Standing(compiled=compiled, stored=cursor, reached=cursor, skips=skipped))
     return standings
 
 
-def _skips(namespace: str) -> Mapping[int, list[int]]:
+def _skips(namespace: str) -> Mapping[int, frozenset[tuple[str, int]]]:
     """Return, by trigger, the changes that an operator told it to pass over before it came to them."""
     rows = TriggerQuarantine.objects.filter(namespace=namespace, code=SKIPPED).filter(
         sequence__gt=F("trigger__cursor__sequence")
     )
-    found: dict[int, list[int]] = defaultdict(list)
-    for pk, sequence in rows.values_list("trigger_id", "sequence"):
-        found[pk].append(sequence)
-    return found
+    found: dict[int, set[tuple[str, int]]] = defaultdict(set)
+    for pk, instance_id, sequence in rows.values_list("trigger_id", "instance_id", "sequence"):
+        found[pk].add((instance_id, sequence))
+    return {pk: frozenset(skipped) for pk, skipped in found.items()}
 
 
 def clusters(standings: Iterable[Standing]) -> list[list[Standing]]:

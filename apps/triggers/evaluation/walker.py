@@ -257,6 +257,7 @@ class NamespaceWalker:
         replay: ReplayMove | None = None,
     ) -> None:
         assert self._seen is not None and self._seen_next is not None  # noqa: S101 - there are standings
+        assert self._definitions is not None  # noqa: S101 - likewise
         position.check(self._seen, store)
         if self._block_ended({row.compiled.pk: row.compiled for row in rows}.values()):
             raise BatchStale("a trigger's authority ended")
@@ -264,6 +265,7 @@ class NamespaceWalker:
         mark = self._next_mark()
         batch = Batch(
             namespace=self.namespace,
+            definitions=self._definitions,
             work=[row for row in rows if isinstance(row, Work)],
             refused=refused,
             moves=moves,

@@ -5,9 +5,14 @@ caller (`apps.workloads.clock.now_ms()`).
 """
 
 from apps.triggers.evaluation.batches import TriggeredWorkload
+from apps.triggers.services.aside import quarantined, retry, skip
 from apps.triggers.services.defining import Defined, define, revise
 from apps.triggers.services.evaluating import evaluate_namespace
-from apps.triggers.services.operating import archive, disable, enable, pause, resume, resume_due
+from apps.triggers.services.explaining import explain
+from apps.triggers.services.operating import archive, disable, enable, pause, rebase, resume, resume_due
+from apps.triggers.services.replays import cancel as cancel_replay
+from apps.triggers.services.replays import one as find_replay
+from apps.triggers.services.replays import replay, replay_document, replays
 from apps.triggers.services.showing import (
     behind_ms,
     document,
@@ -16,33 +21,49 @@ from apps.triggers.services.showing import (
     lag,
     list_triggers,
     quarantine_document,
-    quarantined,
+    result_document,
     revision_document,
     revisions,
+    source_of,
+    standing_of,
     status,
 )
+from apps.triggers.services.trying import dry_run
 
 __all__ = [
     "Defined",
     "TriggeredWorkload",
     "archive",
     "behind_ms",
+    "cancel_replay",
     "define",
     "disable",
     "document",
+    "dry_run",
     "enable",
     "evaluate_namespace",
+    "explain",
     "find",
+    "find_replay",
     "head_of",
     "lag",
     "list_triggers",
     "pause",
     "quarantine_document",
     "quarantined",
+    "rebase",
+    "replay",
+    "replay_document",
+    "replays",
+    "result_document",
     "resume",
     "resume_due",
+    "retry",
     "revise",
     "revision_document",
     "revisions",
+    "skip",
+    "source_of",
+    "standing_of",
     "status",
 ]

@@ -55,7 +55,7 @@ def define(namespace: str, document: Any, *, by: Principal, now_ms: int) -> Defi
     """
     given = document if isinstance(document, Mapping) else {}
     known = _known(namespace, given.get("trigger_id"))
-    requester = _subject_of(by) if known is None else of_trigger(known).requested_by
+    requester = subject_of(by) if known is None else of_trigger(known).requested_by
     definition = read(document, namespace=namespace, requested_by=requester)
     return _define(namespace, definition, by=by, now_ms=now_ms, keep_state="enabled" not in given)
 
@@ -83,7 +83,8 @@ def _known(namespace: str, trigger_id: Any) -> Trigger | None:
     return Trigger.objects.filter(namespace=namespace, trigger_id=trigger_id).first()
 
 
-def _subject_of(by: Principal) -> Subject:
+def subject_of(by: Principal) -> Subject:
+    """Return in whose name a caller's triggers make work."""
     return Subject(kind=by.subject.kind.lower(), id=by.subject.id)  # type: ignore[arg-type]
 
 
@@ -152,20 +153,22 @@ def _create(
     return Defined(trigger=trigger, created=True, changed=True)
 
 
-def start_cursor(store: Store, start_from: str) -> Cursor:
+def start_cursor(store: Store, start_from: str, *, field: str = "start_from") -> Cursor:
     """Return where a trigger starts. "now" is the durable head, so it is read after the trigger's row is locked.
 
-    Raises `TriggerInvalid` for a cursor that the store's feed does not have.
+    Raises `TriggerInvalid`, naming `field`, for what is no cursor of the store's feed.
     """
     if start_from == NOW:
         return store.head()
     if start_from == BEGINNING:
         return store.start()
-    cursor = Cursor.parse(start_from)
     try:
+        cursor = Cursor.parse(start_from)
         store.changes(cursor, limit=1)
+    except ValueError as error:
+        raise TriggerInvalid(f"{field} is now, beginning, or a cursor", field=field) from error
     except EngineError as error:
-        raise TriggerInvalid(f"start_from: {error.message}", field="start_from") from error
+        raise TriggerInvalid(f"{field}: {error.message}", field=field) from error
     return cursor
 
 
@@ -186,7 +189,7 @@ def _check_authority(namespace: str, definition: Definition, by: Principal) -> N
     """Who defines a trigger acts for its requester: it is them, or they run the instance or hold everything here."""
     if not by.may_enter(namespace) and EVERY_NAMESPACE not in by.namespaces:
         raise TriggerUnauthorized("the namespace is not the caller's")
-    if definition.requested_by != _subject_of(by) and not by.runs_the_instance and not by.has(EVERYTHING):
+    if definition.requested_by != subject_of(by) and not by.runs_the_instance and not by.has(EVERYTHING):
         raise TriggerUnauthorized(
             f"the trigger's work is requested by {definition.requested_by.kind} {definition.requested_by.id}; "
             "only they, or a key that holds every scope, may define it"

@@ -7,7 +7,15 @@ from apps.state import stores
 from apps.triggers.changing import State
 from apps.triggers.definition import of_trigger
 from apps.triggers.errors import TriggerNotFound
-from apps.triggers.models import NamespacePosition, Trigger, TriggerCursor, TriggerQuarantine, TriggerRevision
+from apps.triggers.evaluation.batches import TriggeredWorkload
+from apps.triggers.models import (
+    NamespacePosition,
+    Trigger,
+    TriggerCursor,
+    TriggerQuarantine,
+    TriggerReplay,
+    TriggerRevision,
+)
 from feltdb_engine.errors import EngineError
 from feltdb_engine.model import Cursor
 
@@ -19,6 +27,12 @@ def find(namespace: str, trigger_id: str) -> Trigger:
     if trigger is None:
         raise TriggerNotFound(trigger_id)
     return trigger
+
+
+def source_of(namespace: str, trigger_id: str) -> str | None:
+    """Return the collection that the trigger of that id watches, archived or not; None where there is none."""
+    rows = Trigger.objects.filter(namespace=namespace, trigger_id=trigger_id)
+    return rows.values_list("source_collection", flat=True).first()
 
 
 def list_triggers(namespace: str, *, after: str = "", limit: int | None = None) -> list[Trigger]:
@@ -43,14 +57,28 @@ def document(trigger: Trigger) -> dict[str, Any]:
     }
 
 
+def standing_of(trigger: Trigger, *, now_ms: int) -> dict[str, Any]:
+    """Return how far behind a trigger is, in operations and milliseconds (null: unknown, or it means nothing), and how
+    much stands aside.
+    """
+    head = head_of(trigger.namespace)
+    operations = lag(trigger, head)
+    return {
+        "lag_operations": operations,
+        "lag_ms": None if operations is None else behind_ms(trigger.cursor, now_ms=now_ms, known={}),
+        "quarantined": TriggerQuarantine.objects.filter(trigger=trigger, resolved_at_ms__isnull=True).count(),
+        "open_replays": TriggerReplay.objects.filter(trigger=trigger, ended_at_ms__isnull=True).count(),
+    }
+
+
 def cursor_of(trigger: Trigger) -> Cursor:
     """Return how far the trigger has been evaluated."""
     return Cursor(instance_id=trigger.cursor.instance_id, sequence=trigger.cursor.sequence)
 
 
-def status(namespace: str) -> dict[str, Any]:
-    """Return how a namespace's triggers stand: counts by state, lag in operations, what is quarantined, and why it
-    stands still if it does.
+def status(namespace: str, *, now_ms: int) -> dict[str, Any]:
+    """Return how a namespace's triggers stand: counts by state, lag in operations and milliseconds, what is
+    quarantined, and why it stands still if it does.
 
     A store that cannot be read leaves the lag unknown (null); the rest is told all the same.
     """
@@ -66,6 +94,7 @@ def status(namespace: str) -> dict[str, Any]:
         },
         "cursors": {each.trigger_id: {each.cursor.instance_id: each.cursor.sequence} for each in triggers},
         "lag_operations": {each.trigger_id: lag(each, head) for each in triggers},
+        "lag_ms": _lags_ms(triggers, head, now_ms),
         "quarantined": quarantined.count(),
         "held_up": [
             {"trigger_id": each.trigger_id, "state": each.state, "code": each.reason_code, "message": each.reason}
@@ -76,6 +105,14 @@ def status(namespace: str) -> dict[str, Any]:
         "mismatch": {"code": position.mismatch_code, "message": position.mismatch}
         if position is not None and position.mismatch_code
         else None,
+    }
+
+
+def _lags_ms(triggers: list[Trigger], head: Cursor | None, now_ms: int) -> dict[str, int | None]:
+    known: dict[Cursor, int | None] = {}
+    return {
+        each.trigger_id: None if lag(each, head) is None else behind_ms(each.cursor, now_ms=now_ms, known=known)
+        for each in triggers
     }
 
 
@@ -109,13 +146,6 @@ def behind_ms(cursor: TriggerCursor, *, now_ms: int, known: dict[Cursor, int | N
     return known[place]
 
 
-def quarantined(namespace: str, trigger_id: str, *, before: str | None, limit: int) -> list[TriggerQuarantine]:
-    """Return what of the trigger is quarantined and not yet seen to, newest first. Raises TRIGGER_NOT_FOUND."""
-    trigger = find(namespace, trigger_id)
-    rows = TriggerQuarantine.objects.filter(trigger=trigger, resolved_at_ms__isnull=True).order_by("-id")
-    return list(rows[:limit] if before is None else rows.filter(id__lt=int(before))[:limit])
-
-
 def quarantine_document(row: TriggerQuarantine) -> dict[str, Any]:
     """Return a quarantined change as JSON."""
     return {
@@ -126,6 +156,16 @@ def quarantine_document(row: TriggerQuarantine) -> dict[str, Any]:
         "code": row.code,
         "message": row.message,
         "at_ms": row.at_ms,
+    }
+
+
+def result_document(row: TriggeredWorkload) -> dict[str, Any]:
+    """Return one line of the account of an evaluation as JSON."""
+    return {
+        "trigger_id": row.trigger_id,
+        "source_change_id": row.source_change_id,
+        "workload_id": row.workload_id,
+        "duplicate": row.duplicate,
     }
 
 

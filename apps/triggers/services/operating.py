@@ -179,7 +179,7 @@ def _set(
                 raise TriggerConflict(f"trigger {trigger_id} was paused anew", state=trigger.state)
             if state == State.ACTIVE and trigger.reason_code.startswith(GRANT_CODES):
                 raise TriggerConflict(
-                    f"the authority of trigger {trigger_id} has ended; enabling it puts it under that of who enables it",
+                    f"the authority of trigger {trigger_id} has ended; enabling it puts it under that of whoever does",
                     reason=trigger.reason_code,
                 )
             before = changing.snapshot(trigger)

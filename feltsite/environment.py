@@ -167,6 +167,18 @@ VARIABLES: tuple[Variable, ...] = (
         meaning="Django apps of your own whose `capabilities.py` the worker runs, comma separated",
     ),
     Variable(
+        name="FELTDB_WEBHOOK_SECRETS",
+        kind="list",
+        shown="made once, in `<data>/secrets`, mode 0600",
+        meaning="secrets that webhook signatures are derived from, newest first; each signs, so that they can change",
+    ),
+    Variable(
+        name="FELTDB_WEBHOOK_LOCAL_TARGETS",
+        kind="list",
+        shown="none",
+        meaning="exact `host:port` that webhooks may call although they are not public addresses, comma separated",
+    ),
+    Variable(
         name="WORKER_CONCURRENCY",
         kind="whole",
         default="8",

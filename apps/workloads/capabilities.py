@@ -46,13 +46,19 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}\Z")
 
 
 class Failed(Exception):
-    """A program's own word on its failure: its kind (what `retry_on` lists) and what it may have done."""
+    """A program's own word on its failure: its kind (what `retry_on` lists) and what it may have done.
 
-    def __init__(self, kind: str, message: str = "", *, effect: str | None = None) -> None:
+    `retry_after_ms`: if it is tried again, not before so many milliseconds have passed, whatever the back-off says.
+    """
+
+    def __init__(
+        self, kind: str, message: str = "", *, effect: str | None = None, retry_after_ms: int | None = None
+    ) -> None:
         super().__init__(message)
         self.kind = kind
         self.message = message
         self.effect = effect
+        self.retry_after_ms = retry_after_ms
 
 
 class Cancelled(Exception):
@@ -158,6 +164,7 @@ def names() -> frozenset[str]:
 
 def autodiscover() -> None:
     """Register the built-in programs and import every installed app's `capabilities` module."""
-    import apps.workloads.builtin  # noqa: F401 - registers as it is imported
+    import apps.workloads.builtin
+    import apps.workloads.webhooks.program  # noqa: F401 - both register as they are imported
 
     autodiscover_modules("capabilities")

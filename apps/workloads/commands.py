@@ -275,11 +275,15 @@ class Report:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Failure:
-    """A failure to be recorded. `effect` says what the attempt may have done: none, unknown, or not said."""
+    """A failure to be recorded. `effect` says what the attempt may have done: none, unknown, or not said.
+
+    `retry_after_ms`: the least wait before the next attempt, if there is one.
+    """
 
     kind: str
     error: str = ""
     effect: str | None = None
+    retry_after_ms: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -83,6 +83,12 @@ MAX_ATTEMPTS = 1_000
 MAX_DELAY_MS = 7 * 24 * 3_600_000
 """Milliseconds of a back-off's first delay or cap."""
 
+MAX_RETRY_AFTER_MS = 24 * 3_600_000
+"""Milliseconds that a failure may ask to wait before the next attempt, beyond what the back-off says."""
+
+MAX_URL_CHARS = 2_048
+"""Characters of a webhook's URL."""
+
 MAX_DEADLINE_MS = 366 * 24 * 3_600_000
 """Milliseconds of a deadline or of how far ahead `not_before_at_ms` may lie."""
 

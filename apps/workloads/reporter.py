@@ -10,6 +10,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from django.db import DatabaseError, InterfaceError, close_old_connections, connections
@@ -92,7 +93,7 @@ class Reporter:
                 self._not_recorded(running, error)
                 return
             # What the program said of its failure looks like a secret: keep that it failed, not what it said.
-            hidden = Failure(kind=failure.kind, error="(hidden: it looked like a secret)", effect=failure.effect)
+            hidden = replace(failure, error="(hidden: it looked like a secret)")
             self.report(running, lambda: services.fail(fence, hidden, now_ms=now_ms()))
 
     def report(self, running: Running, say: Callable[[], Any]) -> None:

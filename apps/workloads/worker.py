@@ -233,7 +233,12 @@ class Worker:
                 return None
             return Failure(kind="execution_error", error="the program gave up without being asked to")
         except Failed as failed:
-            return Failure(kind=failed.kind, error=failed.message, effect=failed.effect)
+            return Failure(
+                kind=failed.kind,
+                error=failed.message,
+                effect=failed.effect,
+                retry_after_ms=failed.retry_after_ms,
+            )
         except BaseException as error:  # a program may raise anything, SystemExit too: it is the program's end only
             logger.warning("%s: %s failed", running.workload_id, name, exc_info=True)
             return Failure(kind="execution_error", error=f"{type(error).__name__}: {error}")

@@ -219,4 +219,9 @@ def completion(body: Mapping[str, Any]) -> Completion:
 
 def failure(body: Mapping[str, Any]) -> Failure:
     """Return the failure reported."""
-    return Failure(kind=body["kind"], error=body.get("error", ""), effect=body.get("effect"))
+    return Failure(
+        kind=body["kind"],
+        error=body.get("error", ""),
+        effect=body.get("effect"),
+        retry_after_ms=body.get("retry_after_ms"),
+    )

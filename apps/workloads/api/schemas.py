@@ -116,7 +116,12 @@ COMPLETE: Schema = an_object(
     {"artifacts": array(TEXT), "schema_version": {"type": "integer", "default": 1}},
 )
 FAIL: Schema = an_object(
-    {**_FENCE, "kind": TEXT}, {"error": TEXT, "effect": {"type": ["string", "null"], "enum": ["none", "unknown", None]}}
+    {**_FENCE, "kind": TEXT},
+    {
+        "error": TEXT,
+        "effect": {"type": ["string", "null"], "enum": ["none", "unknown", None]},
+        "retry_after_ms": {"type": "integer", "description": "If it is tried again, not before this has passed."},
+    },
 )
 _REPORT = {"workload_id": NAME, "claim_id": NAME, "fencing_token": _FENCE["fencing_token"]}
 

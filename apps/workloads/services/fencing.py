@@ -76,11 +76,11 @@ def time_out(row: Workload, deadline: Deadline, policy: RetryPolicy, now_ms: int
     return decide(move, decision, policy, actor=DEADLINE_ACTOR)
 
 
-def decide(move: Move, decision: str, policy: RetryPolicy, *, actor: str) -> Move:
+def decide(move: Move, decision: str, policy: RetryPolicy, *, actor: str, least_delay_ms: int = 0) -> Move:
     """Add the second step of failed, lost or timed-out work: READY after the back-off, or DEAD_LETTER."""
     if decision != "retry":
         return move.step("bury", actor, decision=decision)
-    delay_ms = backoff.delay_ms(policy, move.row.budget_used)
+    delay_ms = max(backoff.delay_ms(policy, move.row.budget_used), least_delay_ms)
     move.step("retry", actor, decision=decision, delay_ms=delay_ms)
     return move.set(eligible_at_ms=move.now_ms + delay_ms, retry_count=move.row.retry_count + 1)
 

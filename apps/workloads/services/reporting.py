@@ -182,6 +182,8 @@ def fail(fence: Fence, failure: Failure, *, now_ms: int) -> Workload:
     validation.name(failure.kind, "/kind", limits.MAX_NAME_CHARS)
     if failure.effect is not None and failure.effect not in list(Effect):
         raise errors.invalid("must be none or unknown", pointer="/effect")
+    if not 0 <= (failure.retry_after_ms or 0) <= limits.MAX_RETRY_AFTER_MS:
+        raise errors.invalid(f"must be 0 to {limits.MAX_RETRY_AFTER_MS}", pointer="/retry_after_ms")
     row = load(fence.namespace, fence.workload_id)
     if _already_reported(row, fence, failure, error):
         return row
@@ -192,7 +194,8 @@ def fail(fence: Fence, failure: Failure, *, now_ms: int) -> Workload:
         "fail", fence.worker_id, failure_kind=failure.kind, attempt_id=attempt_id(row), effect=effect or None
     )
     move.set(last_failure=f"{failure.kind}: {error}")
-    decide(move, _decision(row, policy, failure.kind, effect), policy, actor=RETRY_ACTOR)
+    decision = _decision(row, policy, failure.kind, effect)
+    decide(move, decision, policy, actor=RETRY_ACTOR, least_delay_ms=failure.retry_after_ms or 0)
     with transaction.atomic():
         move.commit_or_lose()
         end_attempt(row, now_ms, AttemptStatus.FAILED, failure_kind=failure.kind, error=error, effect=effect)

@@ -1,10 +1,13 @@
-"""Disks that fail: one call, or from one call on; and disks that lose what was not forced when the power goes."""
+"""Disks that fail, one call or from one call on; that lose what was not forced; that kill whoever calls them."""
 
 import errno
 import os
 import random
+import shutil
+import signal
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from feltdb_engine.files import File, Files, ForceFailed, OSFiles
 
@@ -38,6 +41,10 @@ class FailingFiles(OSFiles):
     def names(self, directory: Path) -> Sequence[str]:
         self.call("names")
         return super().names(directory)
+
+    def make_directory(self, directory: Path) -> None:
+        self.call("make directory")
+        super().make_directory(directory)
 
     def rename(self, source: Path, target: Path) -> None:
         self.call("rename")
@@ -77,6 +84,7 @@ class _FailingFile:
         self._inner.force()
 
     def size(self) -> int:
+        self._disk.call("size")
         return self._inner.size()
 
     def identity(self) -> tuple[int, int]:
@@ -140,7 +148,7 @@ class PowerCutFiles:
         self.fail_at = fail_at
         self.forces = 0
         self.off = False
-        self._bodies: dict[tuple[int, int], _Body] = {}
+        self._unforced_directories: set[Path] = set()
         self._forced_names: dict[Path, dict[str, _Body]] = {}
         self._names: dict[Path, dict[str, _Body]] = {}
 
@@ -173,6 +181,7 @@ class PowerCutFiles:
 
     def make_directory(self, directory: Path) -> None:
         self._alive()
+        self._unforced_directories |= {one for one in (directory, *directory.parents) if not one.exists()}
         self._real.make_directory(directory)
 
     def rename(self, source: Path, target: Path) -> None:
@@ -189,6 +198,7 @@ class PowerCutFiles:
         self._about_to_force()
         self._real.force_names(directory)
         self._forced_names[directory] = dict(self._names.get(directory, {}))
+        self._unforced_directories = {one for one in self._unforced_directories if one.parent != directory}
 
     def step(self, name: str) -> None:
         pass
@@ -206,6 +216,9 @@ class PowerCutFiles:
                 if lost and choose.random() < 0.5:
                     continue
                 path.write_bytes(choose.choice(options).after_cut(choose))
+        for directory in self._unforced_directories:
+            if choose.random() < 0.5:
+                shutil.rmtree(directory, ignore_errors=True)
 
 
 class _PowerFile:
@@ -241,3 +254,62 @@ class _PowerFile:
 
     def close(self) -> None:
         self._inner.close()
+
+
+class DyingFiles(OSFiles):
+    """Kills its process at call number `die_at` (counted from 0), before it is done; a write is then done by half."""
+
+    def __init__(self, die_at: int) -> None:
+        self.left = die_at
+
+    def dies(self) -> bool:
+        """Count a call; True where it is the last."""
+        self.left -= 1
+        return self.left < 0
+
+    def call(self) -> None:
+        """Count a call, and die where it is the last."""
+        if self.dies():
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def open(self, path: Path, *, create: bool = False) -> File:
+        self.call()
+        return _DyingFile(super().open(path, create=create), self)
+
+    def make_directory(self, directory: Path) -> None:
+        self.call()
+        super().make_directory(directory)
+
+    def rename(self, source: Path, target: Path) -> None:
+        self.call()
+        super().rename(source, target)
+
+    def remove(self, path: Path) -> None:
+        self.call()
+        super().remove(path)
+
+    def force_names(self, directory: Path) -> None:
+        self.call()
+        super().force_names(directory)
+
+    def step(self, name: str) -> None:
+        self.call()
+
+
+class _DyingFile:
+    def __init__(self, inner: File, disk: DyingFiles) -> None:
+        self._inner = inner
+        self._disk = disk
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def write(self, offset: int, data: bytes) -> None:
+        if self._disk.dies():
+            self._inner.write(offset, data[: len(data) // 2])
+            os.kill(os.getpid(), signal.SIGKILL)
+        self._inner.write(offset, data)
+
+    def force(self) -> None:
+        self._disk.call()
+        self._inner.force()

@@ -1,4 +1,4 @@
-"""Makes system calls of a running process fail, by strace: the first of some calls on a file, or all from the first on.
+"""Makes system calls of a running process fail, by strace: the nth of some calls on a file, or all from then on.
 
 Fails where CI says that it must run and the system has no strace or does not let it trace.
 """
@@ -18,12 +18,15 @@ WRITES = "write,pwrite64,writev,pwritev,pwritev2"
 
 
 class Injection:
-    """While it lasts, the named calls of the process on the file give the error: `when` is strace's, "1" or "1+"."""
+    """While it lasts, the named calls of the process on the file meet a fault, as strace says it: "error=EIO:when=1+".
 
-    def __init__(self, pid: int, path: Path, calls: str, error: str, when: str) -> None:
+    Each kind of call is counted for itself.
+    """
+
+    def __init__(self, pid: int, path: Path, calls: str, fault: str) -> None:
         self._log = Path(tempfile.mkstemp(prefix="feltdb-strace-")[1])
         self._pid = pid
-        self._options = ["-P", str(path), "-e", f"trace={calls}", "-e", f"inject={calls}:error={error}:when={when}"]
+        self._options = ["-P", str(path), "-e", f"trace={calls}", "-e", f"inject={calls}:{fault}"]
         self.hit = 0
 
     def __enter__(self) -> "Injection":
@@ -48,7 +51,7 @@ class Injection:
         self._process.wait(20)
         assert self._process.stderr is not None
         self._process.stderr.close()
-        self.hit = self._log.read_text(errors="replace").count("(INJECTED)")
+        self.hit = self._log.read_text(errors="replace").count("INJECTED)")
         self._log.unlink()
 
 

@@ -6,6 +6,7 @@
 Every answer is a word or a value; an engine's error is its code, and behind a space what it says of `committed`.
 """
 
+import contextlib
 import ctypes
 import multiprocessing
 from multiprocessing.connection import Connection
@@ -13,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from feltdb_engine import Mutation, Store, errors
+from feltdb_engine import Mutation, Store, errors, limits
 
 _processes = multiprocessing.get_context("forkserver")
 _processes.set_forkserver_preload(["tests.engine.crew_member", "tests.engine.remote"])
@@ -28,7 +29,7 @@ class Remote:
         self.process = _processes.Process(target=_serve, args=(far, directory, options))
         self.process.start()
         far.close()
-        self.opened = self._pipe.recv()
+        self.opened = self.answer()
 
     @property
     def pid(self) -> int:
@@ -43,12 +44,16 @@ class Remote:
 
     def tell(self, what: str, *arguments: Any) -> None:
         """Do it, and do not wait."""
-        self._pipe.send((what, arguments))
+        with contextlib.suppress(BrokenPipeError):
+            self._pipe.send((what, arguments))
 
     def answer(self) -> Any:
-        """The next answer. Raises EOFError where the process died."""
+        """The next answer; "died" where there is none to come."""
         assert self._pipe.poll(60)
-        return self._pipe.recv()
+        try:
+            return self._pipe.recv()
+        except (EOFError, ConnectionError):
+            return "died"
 
     def commit(self, key: str, size: int = 10) -> str:
         """Put a record, its id the transaction's."""
@@ -75,6 +80,8 @@ class Remote:
 
 def _serve(pipe: Connection, directory: Path, options: dict[str, Any]) -> None:
     ctypes.CDLL(None).prctl(*_ANY_TRACER)
+    for name, value in options.pop("limits", {}).items():
+        setattr(limits, name, value)
     store: Store | None = None
     held: list[Any] = []
 
@@ -89,11 +96,17 @@ def _serve(pipe: Connection, directory: Path, options: dict[str, Any]) -> None:
             return "closed"
         if what == "commit":
             key, size = arguments
-            mutation = Mutation(kind="put", collection=key[0], id=key[2:], value={"body": "x" * size})
+            mutation = Mutation(kind="put", collection=key[0], id=key[2:], value={"n": size, "body": "x" * size})
             store.commit([mutation], transaction_id=key)
             return "committed"
         if what == "get":
             return store.get(*arguments) is not None
+        if what == "declare an index":
+            return store.declare_index("a", ["n"]).complete
+        if what == "drop an index":
+            return store.drop_index("a", "n")
+        if what == "backup":
+            return store.backup(*arguments).sequence
         if what == "hold a read transaction":
             held.append(store._core.view.read())
             return "held"

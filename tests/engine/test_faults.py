@@ -1,5 +1,6 @@
 """Every call to the disk fails once, or from then on; the power goes at every force; a full disk; broken views."""
 
+import contextlib
 import errno
 import random
 from pathlib import Path
@@ -11,11 +12,11 @@ from tests.engine.disks import FailingFiles, PowerCut, PowerCutFiles
 from tests.engine.kit import boot, operations, put, vanish
 
 SEGMENT = 1 << 16
-BODY = {"body": "x" * 9000}  # seven fill a segment
+BODY = {"n": 1, "body": "x" * 9000}  # seven fill a segment
 
 
 def life(path: Path, files: object, told: dict[str, str]) -> None:
-    """Create, commit over a rotation, crash, open again, commit, close. `told` gets what each commit was answered."""
+    """Create, commit over a rotation, crash, open, build an index, commit, close. `told` gets what was answered."""
     store = Store.open(path, segment_bytes=SEGMENT, files=files, host=boot(1))  # type: ignore[arg-type]
     try:
         for number in range(9):
@@ -23,6 +24,9 @@ def life(path: Path, files: object, told: dict[str, str]) -> None:
     finally:
         vanish(store)
     with Store.open(path, files=files, host=boot(1)) as again:  # type: ignore[arg-type]
+        with contextlib.suppress(errors.EngineError):
+            again.declare_index("a", ["n"])
+            told["index"] = "declared"
         for number in range(9, 12):
             commit(again, f"t{number}", told)
 
@@ -42,6 +46,12 @@ def account(path: Path, told: dict[str, str], number: int) -> None:
     """What was acknowledged is there, what failed is not, and the store goes on, now and at the next opening."""
     for turn in range(2):
         with Store.open(path, segment_bytes=SEGMENT, host=boot(number + turn)) as store:
+            index = told.pop("index", None)
+            assert index is None or store.indexes("a")[0].complete
+            for one in store.indexes("a"):
+                assert one.complete
+                found = store.query("a", where={"field": "n", "op": "eq", "value": 1}, limit=1000)
+                assert found.plan["access"] == "index" and len(found.records) == store.count("a")
             seen = [one.transaction_id for one in operations(store)]
             assert len(seen) == len(set(seen)), "nothing is applied twice"
             for identity, answer in told.items():

@@ -57,7 +57,7 @@ def test_a_failed_force_of_the_log_stops_the_store_in_all_processes(directory: P
     told = {"a:1": "committed"}
     with Remote(directory) as witness:
         assert witness.get("a:1") is True
-        with Injection(other.pid, log_of(directory), DATA_SYNC, "EIO", when) as disk:
+        with Injection(other.pid, log_of(directory), DATA_SYNC, f"error=EIO:when={when}") as disk:
             told["a:2"] = other.commit("a:2")
             assert told["a:2"] == "STORAGE_FAILED unknown"
             told["a:3"] = other.commit("a:3")
@@ -81,7 +81,7 @@ def test_a_failed_force_of_the_log_stops_the_store_in_all_processes(directory: P
 def test_a_write_to_the_log_that_fails_once_is_refused_and_the_next_one_works(
     directory: Path, other: Remote, error: str
 ) -> None:
-    with Injection(other.pid, log_of(directory), WRITES, error, "1") as disk:
+    with Injection(other.pid, log_of(directory), WRITES, f"error={error}:when=1") as disk:
         told = {"a:1": "committed", "a:2": other.commit("a:2"), "a:3": other.commit("a:3")}
     assert disk.hit == 1
     assert told["a:2"] == ("STORAGE_FULL False" if error == "ENOSPC" else "STORAGE_WRITE_FAILED False")
@@ -95,7 +95,7 @@ def test_a_write_to_the_log_that_fails_once_is_refused_and_the_next_one_works(
 def test_a_log_that_cannot_be_written_at_all_cannot_be_put_right_and_stops(
     directory: Path, other: Remote, error: str
 ) -> None:
-    with Injection(other.pid, log_of(directory), WRITES, error, "1+"):
+    with Injection(other.pid, log_of(directory), WRITES, f"error={error}:when=1+"):
         told = {"a:1": "committed", "a:2": other.commit("a:2"), "a:3": other.commit("a:3")}
         assert other.get("a:1") is True
     assert (told["a:2"], told["a:3"]) == ("STORAGE_FAILED unknown", "STORAGE_FAILED False")
@@ -111,7 +111,7 @@ def test_a_log_that_cannot_be_written_at_all_cannot_be_put_right_and_stops(
 def test_a_segment_that_cannot_be_made_ready(directory: Path, other: Remote, error: str, calls: str) -> None:
     """Without room it is refused until there is room, without a restart; a failed force is final here, too."""
     told = {"a:1": "committed"}
-    with Injection(other.pid, log_of(directory, 2 * SEGMENT), calls, error, "1+") as disk:
+    with Injection(other.pid, log_of(directory, 2 * SEGMENT), calls, f"error={error}:when=1+") as disk:
         for number in range(2, 20):
             told[f"a:{number}"] = other.commit(f"a:{number}", 9000)
         assert other.get("a:1") is True
@@ -138,7 +138,7 @@ def test_any_write_of_a_view_commit_that_fails_once_is_refused_whole_and_the_nex
 ) -> None:
     """Its pages, one by one and together, and LMDB's root page at last."""
     told = {"a:1": "committed"}
-    with Injection(other.pid, directory / "view" / "data.mdb", call, error, str(nth)) as disk:
+    with Injection(other.pid, directory / "view" / "data.mdb", call, f"error={error}:when={nth}") as disk:
         told["a:2"] = other.commit("a:2", 9000)
         told["a:3"] = other.commit("a:3", 9000)
     assert disk.hit == 1
@@ -155,7 +155,7 @@ def test_a_view_that_cannot_be_written_refuses_all_until_it_can_be_without_a_res
     directory: Path, other: Remote, error: str
 ) -> None:
     told = {"a:1": "committed"}
-    with Injection(other.pid, directory / "view" / "data.mdb", WRITES, error, "1+"):
+    with Injection(other.pid, directory / "view" / "data.mdb", WRITES, f"error={error}:when=1+"):
         for number in range(2, 5):
             told[f"a:{number}"] = other.commit(f"a:{number}", 5000)
             assert other.get("a:1") is True, "reads go on"
@@ -171,7 +171,7 @@ def test_a_view_that_cannot_be_written_refuses_all_until_it_can_be_without_a_res
 def test_a_view_that_cannot_be_forced_at_closing_is_not_believed_on_the_next_boot(
     directory: Path, other: Remote
 ) -> None:
-    with Injection(other.pid, directory / "view" / "data.mdb", DATA_SYNC, "EIO", "1+") as disk:
+    with Injection(other.pid, directory / "view" / "data.mdb", DATA_SYNC, "error=EIO:when=1+") as disk:
         assert other.ask("close") == "closed"
     assert disk.hit >= 1
     view = directory / "view" / "data.mdb"
@@ -183,7 +183,7 @@ def test_a_view_that_cannot_be_forced_at_closing_is_not_believed_on_the_next_boo
 @pytest.mark.parametrize("calls", [DATA_SYNC, WRITES])
 def test_interrupted_calls_are_made_again(directory: Path, other: Remote, calls: str) -> None:
     for path in (log_of(directory), directory / "view" / "data.mdb"):
-        with Injection(other.pid, path, calls, "EINTR", "1") as disk:
+        with Injection(other.pid, path, calls, "error=EINTR:when=1") as disk:
             assert other.commit(f"a:{path.name}") == "committed"
         forces_nothing = calls == DATA_SYNC and path.name == "data.mdb"  # LMDB, in a commit
         assert bool(disk.hit) != forces_nothing
@@ -197,7 +197,7 @@ def test_small_files_that_cannot_be_written_or_forced_stop_no_next_opening(
     directory: Path, other: Remote, name: str, calls: str
 ) -> None:
     assert other.ask("close") == "closed"
-    with Injection(other.pid, directory / name, calls, "EIO", "1+") as disk:
+    with Injection(other.pid, directory / name, calls, "error=EIO:when=1+") as disk:
         opened = other.ask("open")
         assert opened in ("open", "STORAGE_FAILED False", "STORAGE_WRITE_FAILED False")
         if opened == "open":

@@ -1,7 +1,7 @@
 """How much the server takes on at once, computed from the environment and the machine, in one place.
 
-A request holds one of its process's permits while it is worked on. Waiting for changes or for work holds a thread and
-no permit. Threads are more than both together, so that refusals, health and the console always find one.
+A request holds one of its process's permits while it is worked on. Waiting for changes or for work, and streaming
+changes, hold a thread and no permit. Threads are more than all together, so that refusals always find one.
 """
 
 import os
@@ -21,16 +21,23 @@ CONSOLE_PERMITS = 4
 SPARE_THREADS = 4
 """For refusals, health and metrics, which hold no permit."""
 
+STREAMS_PART = 4
+"""One in so many threads may be taken by a stream."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Capacity:
-    """`permits` is the share of one process in `max_in_flight`, the bound of the whole instance."""
+    """`permits` is the share of one process in `max_in_flight`, the bound of the whole instance.
+
+    `streams` are those of one process: a quarter of its threads.
+    """
 
     processes: int
     threads: int
     permits: int
     max_in_flight: int
     feed_waiting: int
+    streams: int
 
 
 def of(environment: Mapping[str, str], *, cores: int | None = None) -> Capacity:
@@ -44,7 +51,7 @@ def of(environment: Mapping[str, str], *, cores: int | None = None) -> Capacity:
     feed_waiting = env.whole("FELTDB_FEED_MAX_WAITING", environment=environment)
     least = permits + SPARE_THREADS
     enough = least + feed_waiting + MAX_WAITING_CLAIMS + CONSOLE_PERMITS
-    threads = env.whole("WEB_THREADS", min(enough, 1024), environment=environment)
+    threads = env.whole("WEB_THREADS", min(-(-enough * 4 // 3), 1024), environment=environment)
     if threads < least:
         raise ImproperlyConfigured(
             f"WEB_THREADS is {threads}; with {permits} requests in flight in each process (FELTDB_MAX_IN_FLIGHT over "
@@ -56,4 +63,5 @@ def of(environment: Mapping[str, str], *, cores: int | None = None) -> Capacity:
         permits=permits,
         max_in_flight=max_in_flight,
         feed_waiting=feed_waiting,
+        streams=max(1, threads // STREAMS_PART),
     )

@@ -114,7 +114,7 @@ VARIABLES: tuple[Variable, ...] = (
         name="WEB_THREADS",
         kind="whole",
         default=None,
-        shown="enough for all of the three below",
+        shown="enough for all that may run or wait at once",
         low=2,
         high=1024,
         meaning="threads of one server process; more than its share of requests in flight, so that a refusal is quick",
@@ -143,6 +143,14 @@ VARIABLES: tuple[Variable, ...] = (
         low=1,
         high=10_000,
         meaning="requests of one process that may wait for changes at once; each holds a thread",
+    ),
+    Variable(
+        name="FELTDB_STREAM_MAX_LIFE_S",
+        kind="whole",
+        default="300",
+        low=1,
+        high=86_400,
+        meaning="seconds after which a stream of `/v1/events` is ended cleanly; its client goes on where it was",
     ),
     Variable(
         name="FELTDB_CONNECTION_DEADLINE_MS",

@@ -90,6 +90,7 @@ STATE: list[Row] = [
     Row("POST", "/v1/transactions", scope="state:write", body={"operations": [{"collection": "orders", "id": "o-1"}]}),
     Row("GET", "/v1/transactions/t-1", scope="state:read"),
     Row("GET", "/v1/changes", scope="events:read"),
+    Row("GET", "/v1/events", scope="events:read"),
     Row("GET", "/v1/revision", scope="state:read"),
     Row("GET", "/v1/runtime", scope=None),
     Row("GET", "/v1/openapi.json", scope=PUBLIC, namespaced=False),

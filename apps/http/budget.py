@@ -85,8 +85,21 @@ def waiting(seconds: float) -> Iterator[None]:
         budget.deadline -= max(0.0, seconds - (time.monotonic() - started))
 
 
+@contextmanager
+def standing() -> Iterator[None]:
+    """Around an answer that goes on for as long as its caller reads it: it counts as one that waits.
+
+    It runs after the request's own budget, permit and deadline; how many there are is for the caller of this to bound.
+    """
+    _waits[threading.get_ident()] = None
+    try:
+        yield
+    finally:
+        _waits.pop(threading.get_ident(), None)
+
+
 def waiting_now() -> int:
-    """Return how many requests of this process wait because their callers asked for it."""
+    """Return how many requests of this process wait, or stream, because their callers asked for it."""
     return len(_waits)
 
 

@@ -129,4 +129,5 @@ DEADLINES = Counter(
     "feltdb_request_deadlines_exceeded", "Requests whose deadline passed, by what became of them.", ["lane", "outcome"]
 )
 REFUSALS = Counter("feltdb_refusals", "Refusals by code.", ["code"])
+STREAMS = Counter("feltdb_event_streams", "Streams of the feed, by how they ended; refused: for want of room.", ["end"])
 COMMITS = Counter("feltdb_commits", "Transactions by outcome: committed, duplicate, refused, unknown.", ["outcome"])

@@ -34,17 +34,18 @@ def as_strings(answer: HttpResponseBase) -> HttpResponseBase:
     if not isinstance(answer, HttpResponse):
         return answer
     if answer.content and answer.headers.get("Content-Type", "").startswith("application/json"):
-        answer.content = strict_json.dumps(_converted(strict_json.loads(answer.content, max_depth=1000)))
+        answer.content = strict_json.dumps(converted(strict_json.loads(answer.content, max_depth=1000)))
         if "Content-Length" in answer.headers:
             answer.headers["Content-Length"] = str(len(answer.content))
     return answer
 
 
-def _converted(value: Any) -> Any:
+def converted(value: Any) -> Any:
+    """Return the JSON value with its large integers as strings."""
     if type(value) is dict:
-        return {name: _converted(member) for name, member in value.items()}
+        return {name: converted(member) for name, member in value.items()}
     if type(value) is list:
-        return [_converted(member) for member in value]
+        return [converted(member) for member in value]
     if type(value) is int and not -EXACT_IN_A_DOUBLE <= value <= EXACT_IN_A_DOUBLE:
         return str(value)
     return value

@@ -45,12 +45,16 @@ _schemas: dict[str, Schema] = {"Error": ERROR}
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One way a route succeeds. `schema` None means no body; `headers` name those of the shared table that come."""
+    """One way a route succeeds. `schema` None means no body; `headers` name those of the shared table that come.
+
+    A body of another `media` than JSON is described by `schema` as text.
+    """
 
     description: str
     schema: Schema | None = None
     example: Any = None
     headers: tuple[str, ...] = ()
+    media: str = "application/json"
 
 
 RESPONSE_HEADERS = {
@@ -114,7 +118,13 @@ def describe(
         if name in answer.headers
     ]
     examples = [
-        OpenApiExample(f"{status} {answer.description}", answer.example, response_only=True, status_codes=[status])
+        OpenApiExample(
+            f"{status} {answer.description}",
+            answer.example,
+            response_only=True,
+            status_codes=[status],
+            media_type=answer.media,
+        )
         for status, answer in answers.items()
         if answer.example is not None
     ]
@@ -126,7 +136,8 @@ def describe(
         tags=[tag],
         request={"application/json": body} if body is not None else None,
         responses={
-            status: OpenApiResponse(answer.schema, description=answer.description) for status, answer in answers.items()
+            (status, answer.media): OpenApiResponse(answer.schema, description=answer.description)
+            for status, answer in answers.items()
         },
         examples=examples,
         parameters=[*parameters, *headers],

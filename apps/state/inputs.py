@@ -17,6 +17,7 @@ from apps.state.limits import (
     FEED_COLLECTIONS,
     PAGE_DEFAULT,
     PAGE_MAX,
+    STREAM_PAGE,
     TRANSACTION_ID_BYTES,
     WAIT_MAX_S,
 )
@@ -238,7 +239,20 @@ def changes(parameters: QueryDict) -> ChangesRequest:
     )
 
 
-def _after(given: str) -> Cursor | str:
+def stream(parameters: QueryDict, headers: Mapping[str, str]) -> ChangesRequest:
+    """Read `after` and `collections` of a stream. `Last-Event-ID` wins: it is where a broken stream goes on."""
+    reading.known_parameters(parameters, "after", "cursor", "collections")
+    resumed = headers.get("Last-Event-ID")
+    asked = reading.one_of(parameters.dict(), "after", "cursor", "")
+    return ChangesRequest(
+        after=_after("start" if asked is ABSENT else asked) if resumed is None else _after(resumed, "Last-Event-ID"),
+        limit=STREAM_PAGE,
+        wait_s=0,
+        collections=_feed_collections(parameters),
+    )
+
+
+def _after(given: str, field: str = "after") -> Cursor | str:
     if given in ("start", "now"):
         return given
     try:
@@ -246,8 +260,8 @@ def _after(given: str) -> Cursor | str:
     except ValueError as error:
         raise ApiError(
             "INVALID_CURSOR",
-            "'after' takes a cursor this feed returned, 'start' or 'now'.",
-            details={"field": "after"},
+            f"'{field}' takes a cursor this feed returned, 'start' or 'now'.",
+            details={"field": field},
         ) from error
 
 

@@ -17,6 +17,14 @@ PAGE_MAX = 1000
 WAIT_MAX_S = 30
 WAIT_SLICE_S = 1.0
 
+# Streams of the feed. A proxy closes what is silent for long, often after a minute. One key may take half of the
+# streams of a process. A page in memory for each stream: few operations, since each may hold a megabyte.
+KEEP_ALIVE_S = 15.0
+STREAM_SLICE_S = 0.25
+STREAM_PAGE = 64
+STREAM_KEYS_SHARE = 2
+STREAM_RETRY_MS = 1000
+
 # Bodies. A record is at most 1 MiB; escapes and white space may double it. A transaction as the engine's.
 RECORD_BODY_BYTES = 2 * 1024 * 1024
 TRANSACTION_BODY_BYTES = 16 * 1024 * 1024

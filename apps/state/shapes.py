@@ -7,7 +7,7 @@ from typing import Any
 
 from apps.state.services.position import Collection, Runtime
 from apps.state.services.queries import Found
-from feltdb_engine import Actor, CommitResult, IndexInfo, Operation, Record
+from feltdb_engine import Actor, Changes, CommitResult, IndexInfo, Operation, Record
 
 NOT_PROVENANCE = frozenset({"value", "previous_version"})
 
@@ -67,6 +67,17 @@ def operation(change: Operation) -> dict[str, Any]:
         "at_ms": change.at_ms,
         "actor": actor(change.actor),
     }
+
+
+def changes(found: Changes) -> dict[str, Any]:
+    """Return a page of the feed; `rewound_from` is there only where the cursor lay beyond what was kept of it."""
+    page = {
+        "operations": [operation(each) for each in found.operations],
+        "cursor": str(found.cursor),
+        "head": found.head,
+        "floor": found.floor,
+    }
+    return page if found.rewound_from is None else {**page, "rewound_from": found.rewound_from}
 
 
 def actor(who: Actor) -> dict[str, str | None]:

@@ -1,15 +1,24 @@
-"""The socket as a thread sees it: it never waits without end; what a slow reader has not taken is left to the loop."""
+"""The socket as a thread sees it: it never waits without end; what a slow reader has not taken is left to the loop.
 
+An answer without an end, a stream, is left to nobody: its thread waits for the client, for a bounded time.
+"""
+
+import errno
 import select
 import socket
 import time
 from typing import Any
+
+from apps.http import stopping
 
 READ_WAIT_S = 5.0
 """For the next bytes of a body too large to gather: a thread does not wait longer for a silent client."""
 
 OUTBOX_BYTES = 4 * 1024 * 1024
 """Of an answer left to the loop; beyond, the thread waits for the client itself."""
+
+STOP_LOOK_S = 0.25
+"""How often a stream that waits for its client looks whether the process is to stop."""
 
 
 class Wire:
@@ -24,6 +33,7 @@ class Wire:
         self.outbox = bytearray()
         self._write_wait_s = write_wait_s
         self._timeout: float | None = None
+        self._streaming = False
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.raw, name)
@@ -39,6 +49,20 @@ class Wire:
         """Return what `settimeout` was given."""
         return self._timeout
 
+    def begin(self) -> None:
+        """Begin a request: what was said of the answer before holds no longer."""
+        self._streaming = False
+
+    def stream(self) -> None:
+        """Say that the answer is a stream: each piece is waited for, and nothing of it is left to the loop."""
+        self._streaming = True
+
+    def gone(self) -> bool:
+        """Tell whether the client has closed the connection, or its side of it."""
+        poll = select.poll()
+        poll.register(self.raw, select.POLLRDHUP)
+        return bool(poll.poll(0))
+
     def recv(self, size: int, flags: int = 0) -> bytes:
         """Return the next bytes. Raises TimeoutError where none come in time."""
         wait_s = READ_WAIT_S if self._timeout is None else min(self._timeout, READ_WAIT_S)
@@ -51,13 +75,29 @@ class Wire:
         return len(data)
 
     def sendall(self, data: bytes, flags: int = 0) -> None:
-        """Send what the client takes now, keep the rest for the loop. Raises TimeoutError for one that takes none."""
-        taken = self._send(memoryview(data)) if not self.outbox else 0
+        """Send what the client takes now, keep the rest for the loop. Raises TimeoutError for one that takes none.
+
+        Of a stream everything is sent, else ConnectionResetError raised: the client is too slow, or the process stops.
+        """
+        taken = 0 if self.outbox and not self.flush() else self._send(memoryview(data))
         self.outbox += memoryview(data)[taken:]
         until = time.monotonic() + self._write_wait_s
+        if self._streaming:
+            self._send_all(until)
         while len(self.outbox) > OUTBOX_BYTES:
             self._wait(select.POLLOUT, until - time.monotonic())
             self.flush()
+
+    def _send_all(self, until: float) -> None:
+        while self.outbox and not self.flush():
+            left = until - time.monotonic()
+            if left <= 0 or stopping.begun():
+                self.outbox.clear()
+                raise ConnectionResetError(errno.ECONNRESET, "the client of a stream took too little in time")
+            try:
+                self._wait(select.POLLOUT, min(left, STOP_LOOK_S))
+            except TimeoutError:
+                continue
 
     def flush(self) -> bool:
         """Send of the outbox what the client takes now. Tell whether it is empty."""

@@ -227,6 +227,7 @@ class WholeRequestWorker(ThreadWorker):  # type: ignore[misc]
     def handle(self, conn: Connection) -> Any:
         """Give the parser what has come in, then go on as the base does. Runs in a thread."""
         self._arrived_at.set(conn.arrived_at)
+        conn.sock.begin()
         conn.init()
         conn.data_ready = True
         conn.parser.unreader.unread(bytes(conn.inbox))

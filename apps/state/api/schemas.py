@@ -113,7 +113,13 @@ SCHEMAS: dict[str, Schema] = {
             "cursor": {"type": "string", "description": "What `after` takes to go on from here."},
             "head": {**INTEGER, "description": "The sequence of the newest durable operation."},
             "floor": {**INTEGER, "description": "The newest sequence that is no longer kept; 0 while everything is."},
-        }
+        },
+        {
+            "rewound_from": {
+                **INTEGER,
+                "description": "Only where the namespace was restored to before `after`: the sequence that named.",
+            }
+        },
     ),
     "Transaction": _object(
         {"operations": _array(ref("TransactionOperation"), minItems=1, maxItems=10_000)},

@@ -2,7 +2,7 @@
 
 from django.urls import path, register_converter
 
-from apps.state.api import documents, questions, views
+from apps.state.api import documents, events, questions, views
 from apps.state.api.paths import SegmentConverter
 from apps.state.api.routing import action
 
@@ -25,6 +25,7 @@ shared = [
     path("query", questions.QueryView.as_view(), name="query"),
     path("transactions", views.TransactionsView.as_view(), name="transactions"),
     path("transactions/<segment:transaction>", views.TransactionView.as_view(), name="transaction"),
+    path("events", events.EventsView.as_view(), name="events"),
     path("revision", views.RevisionView.as_view(), name="revision"),
     path("runtime", views.RuntimeView.as_view(), name="runtime"),
 ]

@@ -164,15 +164,7 @@ class ChangesView(StateView):
     def get(self, request: KeyedRequest) -> HttpResponse:
         """Return the operations after a cursor, waiting for some if asked to."""
         found = feed.changes(self.call(request), inputs.changes(request.query_params))
-        return reply(
-            {
-                "operations": [shapes.operation(each) for each in found.operations],
-                "cursor": str(found.cursor),
-                "head": found.head,
-                "floor": found.floor,
-            },
-            revision=found.head,
-        )
+        return reply(shapes.changes(found), revision=found.head)
 
 
 class RevisionView(StateView):

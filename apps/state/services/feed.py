@@ -1,4 +1,4 @@
-"""The feed of changes, by pages and by waiting for the next one.
+"""The feed of changes, by pages and by waiting for the next one. Not here: streams of it (`events.py`).
 
 A waiting request holds a thread. How many may wait at once in this process is bounded, and a process that is
 being stopped ends all waits within `WAIT_SLICE_S`: each answers what it has.
@@ -47,8 +47,8 @@ def changes(call: Call, wanted: ChangesRequest) -> Changes:
     AUTHENTICATION_REQUIRED where the caller's key ends while it waits.
     """
     opened = store(call.namespace)
-    collections = _seen_by(call, wanted.collections)
-    found = opened.changes(_start(opened, wanted.after), limit=wanted.limit, collections=collections)
+    collections = seen_by(call, wanted.collections)
+    found = opened.changes(beginning(opened, wanted.after), limit=wanted.limit, collections=collections)
     if found.operations or not wanted.wait_s:
         return found
     with _waiters, budget.waiting(wanted.wait_s):
@@ -64,13 +64,14 @@ def changes(call: Call, wanted: ChangesRequest) -> Changes:
     return found
 
 
-def _start(opened: Store, after: Cursor | str) -> Cursor:
+def beginning(opened: Store, after: Cursor | str) -> Cursor:
+    """Return the cursor that `after` (a cursor, `start` or `now`) means."""
     if isinstance(after, Cursor):
         return after
     return opened.head() if after == "now" else opened.start()
 
 
-def _seen_by(call: Call, asked: tuple[str, ...] | None) -> tuple[str, ...] | None:
+def seen_by(call: Call, asked: tuple[str, ...] | None) -> tuple[str, ...] | None:
     """Return the collections to show: those asked for, each of which the key must open, else all that it opens."""
     if asked is None:
         return None if call.collections is None else tuple(sorted(call.collections))

@@ -23,6 +23,7 @@ FEATURES = (
     "history",
     "change_feed",
     "long_poll",
+    "event_stream",
 )
 
 

@@ -47,7 +47,9 @@ _ERRORS = (
     "DATABASE_UNAVAILABLE",
 )
 _ANSWERS = {
-    200: Answer("The decision, the first one where it was made before.", ref("WorkloadDecided"), ("Idempotent-Replay",))
+    200: Answer(
+        "The decision, the first one where it was made before.", ref("WorkloadDecided"), headers=("Idempotent-Replay",)
+    )
 }
 
 

@@ -6,6 +6,7 @@ Not here: the variables themselves, with defaults and bounds (`environment.py`),
 
 import errno
 import os
+import re
 from pathlib import Path
 
 import environ
@@ -47,6 +48,8 @@ GRANT_KEYS = env.text("FELTDB_GRANT_KEYS")
 # How long `manage.py audit prune` keeps events unless told otherwise.
 AUDIT_RETENTION_DAYS = env.whole("FELTDB_AUDIT_RETENTION_DAYS")
 KEY_ENVIRONMENT = env.text("FELTDB_KEY_ENVIRONMENT")
+if not re.fullmatch(r"[a-z0-9]{1,16}", KEY_ENVIRONMENT) or KEY_ENVIRONMENT == "session":
+    raise ImproperlyConfigured("FELTDB_KEY_ENVIRONMENT is 1 to 16 of a-z and 0-9, and not `session`")
 HOST = env.text("HOST")
 PORT = env.whole("PORT")
 ALLOWED_HOSTS = env.listed("ALLOWED_HOSTS")

@@ -9,6 +9,7 @@ sends the wrong keys and expects the right refusal. Whoever adds a route adds it
 - `scope` is the scope the method needs, None where any valid key will do, `PUBLIC` where no key is needed;
 - `body` is a body the route accepts, so that only the key is wrong;
 - `namespaced=False` where the route belongs to no namespace;
+- `also` names scopes that the method needs besides;
 - `worker` names the worker that path and body speak for, on worker routes: a key of any other worker must be
   refused whatever it holds, and one that is no worker unless it holds `worker:manage`.
 """
@@ -29,6 +30,7 @@ class Row:
     body: Any = None
     namespaced: bool = True
     worker: str | None = None
+    also: tuple[str, ...] = ()
 
 
 NEW_GRANT = {
@@ -62,6 +64,12 @@ GRANTS: list[Row] = [
         body={"grant": {}, "application_id": "app", "capability": "state:read", "resource": "flow://app"},
     ),
     Row("GET", "/v1/authorization/key", scope=None, namespaced=False),
+]
+
+SESSIONS: list[Row] = [
+    Row("POST", "/v1/auth/signin", scope=PUBLIC, body={"username": "", "password": ""}, namespaced=False),
+    Row("POST", "/v1/auth/signout", scope=None, body={}, namespaced=False),
+    Row("GET", "/v1/auth/session", scope=None, namespaced=False),
 ]
 
 AUDIT: list[Row] = [
@@ -110,7 +118,13 @@ WORKLOADS: list[Row] = [
     Row("GET", f"{_W}/result", scope="workload:read"),
     Row("POST", f"{_W}/cancel", scope="workload:cancel", body={}),
     Row("POST", f"{_W}/retry", scope="workload:retry", body={}),
-    Row("POST", f"{_W}/resubmit", scope="workload:create", body={"idempotency_key": "k"}),
+    Row(
+        "POST",
+        f"{_W}/resubmit",
+        scope="workload:create",
+        body={"idempotency_key": "k"},
+        also=("workload:read",),
+    ),
     Row("POST", f"{_W}/approve", scope="workload:approve", body={"input_hash": "0"}),
     Row("POST", f"{_W}/reject", scope="workload:approve", body={"input_hash": "0", "reason": "no"}),
     Row(
@@ -202,4 +216,4 @@ OPERATIONS: list[Row] = [
     Row("GET", "/v1/status", scope="operator:read", namespaced=False),
 ]
 
-ROWS: list[Row] = [*KEYS, *GRANTS, *AUDIT, *STATE, *WORKLOADS, *WORKERS, *TRIGGERS, *OPERATIONS]
+ROWS: list[Row] = [*KEYS, *GRANTS, *SESSIONS, *AUDIT, *STATE, *WORKLOADS, *WORKERS, *TRIGGERS, *OPERATIONS]

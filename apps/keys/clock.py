@@ -12,6 +12,11 @@ def utc_now() -> datetime:
     return datetime.now(tz=UTC)
 
 
+def now_ms() -> int:
+    """Return the present instant in milliseconds since 1970."""
+    return milliseconds(utc_now())
+
+
 def milliseconds(instant: datetime) -> int:
     """Return the instant in milliseconds since 1970."""
     return (instant - _BEGIN) // _MILLISECOND
@@ -28,3 +33,8 @@ def from_microseconds(number: int) -> datetime:
         return _BEGIN + timedelta(microseconds=number)
     except OverflowError:
         return datetime.max.replace(tzinfo=UTC)
+
+
+def instant(at_ms: int) -> datetime:
+    """Return the instant of so many milliseconds since 1970."""
+    return _BEGIN + at_ms * _MILLISECOND

@@ -74,3 +74,24 @@ MAX_IMPORTED_COST = Argon2Cost(memory_kib=131_072, passes=10, lanes=8)
 
 MAX_KEY_FILE_BYTES = 64 * 1024 * 1024
 """Bytes of a key file to import: about 100,000 keys."""
+
+SESSION_MS = 15 * 60_000
+"""Milliseconds a person's session lasts: short, since whoever holds its token is that person."""
+
+FAILURE_WINDOW_MS = 5 * 60_000
+"""Milliseconds in which failures to sign in are counted together."""
+
+FAILURES_OF_A_PAIR = 5
+"""Failures of one account from one address within a window; more is no mistyping."""
+
+FAILURES_OF_AN_ADDRESS = 30
+"""Failures from one address within a window: an office behind one address mistypes, a guesser tries names."""
+
+FAILURES_OF_AN_ACCOUNT = 100
+"""Failures of one account within a window from wherever: many addresses that guess one password together."""
+
+MAX_USERNAME_CHARS = 150
+"""Characters of a person's name, as in Django's own column."""
+
+MAX_PASSWORD_CHARS = 4096
+"""Characters of a password that is looked at, as Django's own forms have it."""

@@ -48,7 +48,7 @@ class Principal:
 
     `kind` is service, worker, human or agent; `identity` its own id where it has one (a worker's id, a person's);
     `worker_id` is set for a key that *is* one worker, `person_id` for somebody with an account of this instance, who
-    comes in without a key. `collections` None means all.
+    comes in without a key, over HTTP by the session `session_id`. `collections` None means all.
     """
 
     kind: str
@@ -58,6 +58,7 @@ class Principal:
     identity: str = ""
     worker_id: str | None = None
     person_id: int | None = None
+    session_id: str | None = None
     collections: frozenset[str] | None = None
     expires_at_ms: int | None = None
     subject: Subject = field(init=False)

@@ -1,7 +1,7 @@
 """The text form of a key's secret. Not here: what is kept of it (`peppers.py`, `models.KeySecret`).
 
     fdb_<env>_<id>_<secret><check>
-        env      1 to 16 of [a-z0-9]; a fixed prefix for secret scanners
+        env      1 to 16 of [a-z0-9]; a fixed prefix for secret scanners; "session" for people's sessions
         id       12 base62 characters, public
         secret   43 base62 characters: 32 random bytes
         check    6 base62 characters: CRC-32 of everything before it
@@ -33,6 +33,7 @@ class Token:
 
     key_id: str
     text: str
+    environment: str
 
     def __repr__(self) -> str:
         return f"Token(key_id={self.key_id!r})"
@@ -47,7 +48,7 @@ def new_token(key_id: str, environment: str) -> Token:
     """Return a fresh token for the key, from 32 random bytes."""
     secret = _base62(int.from_bytes(secrets.token_bytes(32), "big"), _SECRET_CHARS)
     body = f"fdb_{environment}_{key_id}_{secret}"
-    return Token(key_id=key_id, text=body + _check(body))
+    return Token(key_id=key_id, text=body + _check(body), environment=environment)
 
 
 def parse(text: str) -> Token | None:
@@ -55,7 +56,7 @@ def parse(text: str) -> Token | None:
     match = _TOKEN.fullmatch(text)
     if match is None or _check(text[:-_CHECK_CHARS]) != match.group(4):
         return None
-    return Token(key_id=match.group(2), text=text)
+    return Token(key_id=match.group(2), text=text, environment=match.group(1))
 
 
 def is_imported_form(text: str) -> bool:

@@ -19,11 +19,12 @@ from datetime import datetime
 from django.db import connection
 
 from apps.keys import bookkeeping, epoch, imported, peppers, rows, token
-from apps.keys.clock import milliseconds
+from apps.keys.clock import instant, milliseconds
 from apps.keys.limits import MAX_CACHED_KEYS
 from apps.keys.models import ApiKey, KeySecret
 from apps.keys.principal import Principal
 from apps.keys.rows import SecretRow
+from apps.keys.sessions import services as sessions
 
 logger = logging.getLogger("feltdb.keys")
 
@@ -64,7 +65,8 @@ def principal_of(text: str, *, now: datetime) -> Principal | None:
                 if len(_remembered) >= MAX_CACHED_KEYS:
                     _remembered.clear()
                 _remembered[mark] = known
-    bookkeeping.note_use(known.principal.key_id, now=now)
+    if known.principal.key_id:
+        bookkeeping.note_use(known.principal.key_id, now=now)
     return known.principal
 
 
@@ -76,6 +78,8 @@ def forget_all() -> None:
 
 def _looked_up(text: str, *, now: datetime, current: int | None) -> _Remembered | None:
     given = token.parse(text)
+    if given is not None and given.environment == sessions.ENVIRONMENT:
+        return _session(given, now=now, current=current)
     if given is not None:
         digests = peppers.known().digests(text)
         found = rows.of_key(given.key_id, MAX_LIVE_SECRETS)
@@ -94,6 +98,14 @@ def _looked_up(text: str, *, now: datetime, current: int | None) -> _Remembered 
         return None
     bookkeeping.note_old_form(match, digests)
     return _Remembered(match.principal(), -1 if current is None else current, ends_at)
+
+
+def _session(given: token.Token, *, now: datetime, current: int | None) -> _Remembered | None:
+    found = sessions.looked_up(given, now_ms=milliseconds(now))
+    if found is None:
+        return None
+    principal, ends_at_ms = found
+    return _Remembered(principal, -1 if current is None else current, instant(ends_at_ms))
 
 
 def _matching(found: Sequence[SecretRow], digests: Mapping[int, bytes]) -> SecretRow | None:

@@ -51,6 +51,26 @@ class KeyedRequest(Request):
             raise authentication_required()
 
 
+class OpenView(APIView):
+    """A view that asks for no key, with strict JSON in and out as behind the door. It has no namespace."""
+
+    authentication_classes = []
+    permission_classes = []
+    parser_classes = [StrictJSONParser]
+    renderer_classes = [StrictJSONRenderer]
+
+    def initialize_request(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Request:
+        """Return the request as the methods see it, its body read where there is one to read."""
+        made = Request(request, negotiator=JSONOnly())
+        made.accepted_renderer, made.accepted_media_type = _RENDERER, _RENDERER.media_type
+        return made
+
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        """Read the body before the method runs."""
+        if request.method in _WITH_BODY:
+            request._full_data = read_json(request._request, max_bytes=MAX_BODY_BYTES)  # type: ignore[attr-defined]
+
+
 class KeyedView(APIView):
     """A view behind a key.
 

@@ -154,7 +154,7 @@ def test_a_key_that_manages_workers_may_name_one(
 def test_the_right_key_is_not_refused_for_what_it_is(
     row: Row, api: Callable[..., ApiClient], make_key: Callable[..., Any]
 ) -> None:
-    scopes = [row.scope] if row.scope else ["state:read"]
+    scopes = [row.scope, *row.also] if row.scope else ["state:read"]
     answer = send(api(make_key(scopes=scopes, worker_id=row.worker)), row)
     assert answer.status_code not in (401, 403) and answer.status_code < 500, answer.content
 

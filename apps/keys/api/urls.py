@@ -7,6 +7,7 @@ from apps.keys.api import views
 urlpatterns = [
     path("", include("apps.keys.grants.api.urls")),
     path("", include("apps.keys.audit.api.urls")),
+    path("", include("apps.keys.sessions.api.urls")),
     path("keys", views.Keys.as_view(), name="keys"),
     path("keys/current", views.CurrentKey.as_view(), name="key-current"),
     path("keys/<str:key_id>", views.OneKey.as_view(), name="key"),

@@ -42,9 +42,17 @@ class CurrentKey(KeyedView):
     scopes = {"GET": None}
     namespaced = False
 
-    @describe("read_current_key", "The key that asks", tag="Keys", answers={200: Answer("The key.", ref("Key"))})
+    @describe(
+        "read_current_key",
+        "The key that asks",
+        tag="Keys",
+        answers={200: Answer("The key.", ref("Key"))},
+        errors=["NOT_FOUND"],
+    )
     def get(self, request: KeyedRequest) -> Response:
         """Answer 200 with the key's summary."""
+        if not request.principal.key_id:
+            raise ApiError("NOT_FOUND", "This is a person's session, not a key; ask /v1/auth/session.")
         return Response(shapes.summary(ApiKey.objects.get(pk=request.principal.key_id)))
 
 

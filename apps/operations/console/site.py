@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.contrib.admin import AdminSite
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.template.response import TemplateResponse
 from django.urls import NoReverseMatch, URLPattern, URLResolver, path, reverse
 
 from apps.keys.console import namespace_choice
-from apps.operations.console import dashboard, dead_letters, records, search, storage
+from apps.operations.console import dashboard, dead_letters, records, search, sign_in, storage
 from apps.workloads.clock import now_ms
 
 
@@ -72,6 +72,11 @@ class ConsoleSite(AdminSite):
     index_title = "Overview"
     site_url = None
     enable_nav_sidebar = False
+    login_form = sign_in.SignInForm
+
+    def login(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        """Show the sign-in page, or let somebody in."""
+        return sign_in.with_status(super().login(request, extra_context))
 
     def get_urls(self) -> list[URLPattern | URLResolver]:
         """Put our own pages before Django's, which end in a catch-all."""

@@ -1,6 +1,5 @@
 """`/v1/grants` and `/v1/authorization`: grants over HTTP. Thin: the rules are in `services.py`."""
 
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -10,6 +9,7 @@ from rest_framework.response import Response
 
 from apps.http.openapi import Answer, describe, path_parameter, query_parameter, ref
 from apps.keys import paging
+from apps.keys.clock import now_ms
 from apps.keys.grants import form, limits, reading, services
 from apps.keys.grants.api import inputs, schemas  # noqa: F401  (registers the shapes)
 from apps.keys.grants.errors import GrantRefused
@@ -38,11 +38,6 @@ def refusals() -> Iterator[None]:
         yield
     except GrantRefused as refused:
         raise refused.as_api_error() from refused
-
-
-def now_ms() -> int:
-    """Return the present instant in milliseconds since 1970."""
-    return time.time_ns() // 1_000_000
 
 
 class Grants(KeyedView):

@@ -1,0 +1,127 @@
+"""What can happen to a person's session. Every door calls these."""
+
+import hmac
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from django.db import transaction
+
+from apps.http.errors import ApiError, authentication_required
+from apps.keys import epoch, limits, people, peppers, token
+from apps.keys.audit.services import record
+from apps.keys.models import Operator
+from apps.keys.principal import EVERY_NAMESPACE, Principal
+from apps.keys.scopes import EVERYTHING
+from apps.keys.sessions import attempts
+from apps.keys.sessions.models import HumanSession
+
+ENVIRONMENT = "session"
+"""The word in a session's token where a key's has its environment; no key has it."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, repr=False)
+class Opened:
+    """A session just opened, and its token, which is kept nowhere and shown this once."""
+
+    session: HumanSession
+    principal: Principal
+    secret: str
+
+    def __repr__(self) -> str:
+        return f"Opened(session={self.session.pk!r})"
+
+
+def sign_in(
+    username: str,
+    password: str,
+    *,
+    address: str,
+    now_ms: int,
+    scopes: Sequence[str] | None = None,
+    namespaces: Sequence[str] | None = None,
+) -> Opened:
+    """Open a session for a person of this instance; `scopes` and `namespaces` None for all the person has.
+
+    Raises ApiError AUTHENTICATION_REQUIRED (unknown, wrong and stopped alike), RATE_LIMITED, SERVICE_OVERLOADED, and
+    FORBIDDEN for scopes the person does not hold.
+    """
+    person = attempts.signed_in(username, password, address=address, now_ms=now_ms)
+    if person is None:
+        raise ApiError(
+            "AUTHENTICATION_REQUIRED",
+            "This name and password are nobody's who may sign in.",
+            headers=authentication_required().headers,
+        )
+    held = people.principal_of(person)
+    missing = sorted(scope for scope in scopes or () if not held.has(scope))
+    if missing:
+        raise ApiError(
+            "FORBIDDEN", f"This person does not hold {missing[0]}.", reason="MISSING_SCOPE", required_scope=missing[0]
+        )
+    session_id = token.new_key_id()
+    secret = token.new_token(session_id, ENVIRONMENT).text
+    known = peppers.known()
+    session = HumanSession(
+        id=session_id,
+        person=person,
+        person_mark=_mark(person),
+        digest=known.digests(secret)[known.current],
+        pepper_version=known.current,
+        scopes=sorted(held.scopes if scopes is None else set(scopes)),
+        namespaces=sorted({EVERY_NAMESPACE} if namespaces is None else set(namespaces)),
+        created_at_ms=now_ms,
+        expires_at_ms=now_ms + limits.SESSION_MS,
+    )
+    principal = _principal(session, person)
+    with transaction.atomic():
+        session.save(force_insert=True)
+        # Ended sessions say nothing that the audit trail does not.
+        HumanSession.objects.filter(expires_at_ms__lte=now_ms).delete()
+        record(principal, "session.opened", target=session.pk, at_ms=now_ms)
+    return Opened(session=session, principal=principal, secret=secret)
+
+
+def sign_out(principal: Principal, *, now_ms: int) -> None:
+    """End the session in every process before this returns. Raises ApiError CONFLICT for a caller without one."""
+    if principal.session_id is None:
+        raise ApiError("CONFLICT", "This is a key, not a session; keys are revoked.")
+    with epoch.shared().moving(), transaction.atomic(durable=True):
+        ended = HumanSession.objects.filter(pk=principal.session_id, ended_at_ms__isnull=True).update(
+            ended_at_ms=now_ms
+        )
+        if ended:
+            record(principal, "session.ended", target=principal.session_id, at_ms=now_ms)
+
+
+def looked_up(given: token.Token, *, now_ms: int) -> tuple[Principal, int] | None:
+    """Return whom a session's token is and when that ends (milliseconds), or None: unknown, wrong, ended."""
+    session = HumanSession.objects.select_related("person").filter(pk=given.key_id).first()
+    digests = peppers.known().digests(given.text)
+    kept = bytes(32) if session is None else bytes(session.digest)
+    right = hmac.compare_digest(kept, digests.get(0 if session is None else session.pepper_version, bytes(31) + b"\1"))
+    if session is None or not right or session.ended_at_ms is not None or now_ms >= session.expires_at_ms:
+        return None
+    person = session.person
+    if not person.is_active or not hmac.compare_digest(session.person_mark, _mark(person)):
+        return None
+    return _principal(session, person), session.expires_at_ms
+
+
+def _principal(session: HumanSession, person: Operator) -> Principal:
+    """Return the session's principal: what was asked for, as far as the person holds it now."""
+    held, asked = people.principal_of(person), frozenset(session.scopes)
+    return Principal(
+        kind="human",
+        key_id="",
+        identity=held.identity,
+        person_id=person.pk,
+        session_id=session.pk,
+        scopes=held.scopes if EVERYTHING in asked else frozenset(scope for scope in asked if held.has(scope)),
+        namespaces=frozenset(session.namespaces),
+        expires_at_ms=session.expires_at_ms,
+    )
+
+
+def _mark(person: Operator) -> str:
+    """Return what changes with the person's password."""
+    return person.get_session_auth_hash()[:64]

@@ -5,10 +5,11 @@ where nothing was found, a refusal with the cursor. Not here: checking what call
 """
 
 import base64
+import hashlib
 import heapq
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
-from itertools import groupby, islice
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -16,12 +17,11 @@ import orjson
 
 from feltdb_engine import limits, planner
 from feltdb_engine.model import JSON, QueryResult, Record
-from feltdb_engine.moment import Moment, record
-from feltdb_engine.order import Order
+from feltdb_engine.moment import Moment, decoded, values, with_value
+from feltdb_engine.order import Order, OrderBy
 from feltdb_engine.planner import Access
 from feltdb_engine.scan import Scan
-from feltdb_engine.values import encode_id, loads
-from feltdb_engine.view import ENTRY_BYTES
+from feltdb_engine.values import encode_id
 from feltdb_engine.where import Test
 
 
@@ -30,13 +30,17 @@ class Question(NamedTuple):
 
     collection: str
     name: bytes
-    where: Any
+    where: Mapping[str, Any] | None
     matches: Test
     order: Order
-    order_by: Any
+    order_by: OrderBy
     limit: int
     begin: list[Any] | None
-    signature: str
+
+    @property
+    def signature(self) -> str:
+        """What ties its cursors to it."""
+        return signature_of(self.collection, self.where, self.order_by)
 
     def cursor(self, position: list[Any]) -> str:
         """The opaque form of a position, bound to this query."""
@@ -55,6 +59,12 @@ class Question(NamedTuple):
     def unmoved(self) -> str | None:
         """The cursor the query came with."""
         return None if self.begin is None else self.cursor(self.begin)
+
+
+def signature_of(collection: str, asked: Any, order_by: OrderBy) -> str:
+    """What ties a cursor to its query."""
+    text = orjson.dumps([collection, asked, [list(one) for one in order_by]], option=orjson.OPT_SORT_KEYS)
+    return hashlib.sha256(text).hexdigest()[:16]
 
 
 def encode_cursor(signature: str, position: list[Any]) -> str:
@@ -80,40 +90,56 @@ def _streamed(moment: Moment, asked: Question, scan: Scan, access: Access) -> Qu
     order, begin = asked.order, asked.begin
     after = None if begin is None else order.key_of(begin)
     seek = None if begin is None else (order.values_of(begin), encode_id(begin[-1]))
-    stopped = False
+    matches, limit = asked.matches, asked.limit
+    records: list[Record] = []
     last: tuple[bytes, Any] | None = None  # how far everything was looked at
+    marked: bytes | None = None
+    group: list[tuple[Any, bytes, bytes, Any]] = []  # shares its mark, and is still to be sorted
 
-    def rows() -> Iterator[tuple[bytes, bytes]]:
-        nonlocal stopped, last
-        for mark, members in groupby(moment.stream(access, seek), itemgetter(0)):
-            group: list[tuple[Any, bytes, Any, bytes]] = []
-            for _, record_id in members:
-                if not scan.more():
-                    stopped = True
-                    return
-                entry = moment.indexed(asked.name, record_id)
-                value = loads(entry[ENTRY_BYTES:])
-                key = order.key(value, record_id.decode())
-                if after is not None and not after < key:
-                    continue
-                if mark is not None:
-                    group.append((key, record_id, value, entry))
-                    continue
-                last = (record_id, value)
-                if asked.matches(value):
-                    yield record_id, entry
-            for _, record_id, value, entry in sorted(group, key=itemgetter(0)):
-                last = (record_id, value)
-                if asked.matches(value):
-                    yield record_id, entry
+    def take(rows: Iterable[tuple[Any, bytes, bytes, Any]]) -> None:
+        nonlocal last
+        for _, record_id, entry, value in rows:
+            last = (record_id, value)
+            if matches(value):
+                records.append(with_value(asked.collection, record_id, entry, value))
 
-    found = [record(asked.collection, *row) for row in islice(rows(), asked.limit + 1)]
-    if len(found) > asked.limit:
-        return _page(found[: asked.limit], asked.cursor_at(found[asked.limit - 1]), scan, access)
-    if not stopped:
-        return _page(found, None, scan, access)
-    cursor = asked.unmoved if last is None else asked.cursor(order.position(last[1], last[0].decode()))
-    return _so_far(found, cursor, scan, access)
+    for mark, record_id, entry, value in _looked_up(moment, asked.name, moment.stream(access, seek)):
+        if group and mark != marked:
+            take(sorted(group, key=itemgetter(0)))
+            group.clear()
+        if len(records) > limit:
+            break
+        if not scan.more():
+            cursor = asked.unmoved if last is None else asked.cursor(order.position(last[1], last[0].decode()))
+            return _so_far(records, cursor, scan, access)
+        if mark is None and after is None:
+            last = (record_id, value)
+            if matches(value):
+                records.append(with_value(asked.collection, record_id, entry, value))
+            continue
+        key = order.key(value, record_id.decode())
+        if after is not None and not after < key:
+            continue
+        if mark is None:
+            take(((key, record_id, entry, value),))
+        else:
+            marked = mark
+            group.append((key, record_id, entry, value))
+    take(sorted(group, key=itemgetter(0)))
+    if len(records) > limit:
+        return _page(records[:limit], asked.cursor_at(records[limit - 1]), scan, access)
+    return _page(records, None, scan, access)
+
+
+def _looked_up(
+    moment: Moment, name: bytes, marked: Iterator[tuple[bytes | None, bytes]]
+) -> Iterator[tuple[bytes | None, bytes, bytes, Any]]:
+    """Mark, id, entry and value of what an index names, decoded some at a time."""
+    indexed = moment.indexed
+    while chunk := list(islice(marked, limits.READ_CHUNK_RECORDS)):
+        entries = [indexed(name, record_id) for _, record_id in chunk]
+        for (mark, record_id), entry, value in zip(chunk, entries, values(entries), strict=True):
+            yield mark, record_id, entry, value
 
 
 def _by_ids(moment: Moment, asked: Question, scan: Scan, access: Access) -> QueryResult | None:
@@ -137,13 +163,13 @@ def _through(pairs: Iterator[tuple[bytes, bytes]], asked: Question, scan: Scan, 
     """The first that match of pairs in key order."""
     records: list[Record] = []
     last = asked.after_id
-    for record_id, entry in pairs:
+    for record_id, entry, value in decoded(pairs):
         if not scan.more():
             return _so_far(records, None if last is None else asked.cursor([last.decode()]), scan, access)
-        if asked.matches(loads(entry[ENTRY_BYTES:])):
+        if asked.matches(value):
             if len(records) == asked.limit:
                 return _page(records, asked.cursor([records[-1].id]), scan, access)
-            records.append(record(asked.collection, record_id, entry))
+            records.append(with_value(asked.collection, record_id, entry, value))
         last = record_id
     return _page(records, None, scan, access)
 
@@ -153,18 +179,17 @@ def _best(moment: Moment, asked: Question, scan: Scan, access: Access | None) ->
     order = asked.order
     after = None if asked.begin is None else order.key_of(asked.begin)
 
-    def keyed() -> Iterator[tuple[Any, bytes, bytes]]:
-        for record_id, entry in _all(moment, asked.name, access):
+    def keyed() -> Iterator[tuple[Any, bytes, bytes, Any]]:
+        for record_id, entry, value in decoded(_all(moment, asked.name, access)):
             if not scan.more():
                 raise scan.error(None)
-            value = loads(entry[ENTRY_BYTES:])
             if asked.matches(value):
                 key = order.key(value, record_id.decode())
                 if after is None or after < key:
-                    yield key, record_id, entry
+                    yield key, record_id, entry, value
 
     best = heapq.nsmallest(asked.limit + 1, keyed(), key=itemgetter(0))
-    records = [record(asked.collection, record_id, entry) for _, record_id, entry in best[: asked.limit]]
+    records = [with_value(asked.collection, *row) for _, *row in best[: asked.limit]]
     cursor = asked.cursor_at(records[-1]) if len(best) > asked.limit else None
     return _page(records, cursor, scan, access)
 

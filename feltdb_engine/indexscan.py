@@ -49,7 +49,14 @@ def stream(
 
 def _forward(cursor: Any, access: Access, start: bytes, high: bytes) -> Iterator[tuple[bytes | None, bytes]]:
     base, ordered, text_bytes = len(access.fixed), access.ordered, access.by.text_bytes
-    if cursor.set_range(start):
+    if not cursor.set_range(start):
+        return
+    if not ordered:  # every component is fixed: what follows are the ids, sorted
+        for key in cursor.iternext(values=False):
+            if key >= high:
+                return
+            yield None, key[base:]
+    else:
         for key, sizes in cursor.iternext():
             if key >= high:
                 return

@@ -38,7 +38,8 @@ CHANGES_MAX_BYTES: Final = 32 << 20
 
 # Reading.
 PAGE_MAX_RECORDS: Final = 1000
-PAGE_MAX_BYTES: Final = 32 << 20
+PAGE_MAX_BYTES: Final = 32 << 20  # a page ends with the chunk that goes beyond
+READ_CHUNK_RECORDS: Final = 32  # read and decoded at once; of the largest values that is 32 MiB
 QUERY_MAX_RECORDS: Final = 1000
 GET_MANY_MAX_KEYS: Final = 10_000
 SCAN_BUDGET_RECORDS: Final = 200_000

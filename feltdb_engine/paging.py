@@ -5,10 +5,8 @@ import time
 from feltdb_engine import limits
 from feltdb_engine.errors import DeadlineExceeded, InvalidQuery
 from feltdb_engine.model import Page, Record
-from feltdb_engine.moment import Moment, record
+from feltdb_engine.moment import Moment, records
 from feltdb_engine.values import encode_collection, encode_id
-
-_LOOK_EVERY = 64  # records between two looks at the clock
 
 
 def page(
@@ -19,16 +17,19 @@ def page(
     if not 1 <= limit <= limits.PAGE_MAX_RECORDS:
         raise InvalidQuery(f"limit is between 1 and {limits.PAGE_MAX_RECORDS}.", pointer="/limit")
     start = None if after is None else encode_id(after)
-    records: list[Record] = []
+    found: list[Record] = []
     size = 0
     until = float("inf") if deadline is None else deadline
-    for record_id, entry in moment.entries(name, start, reverse=reverse):
-        if len(records) == limit or size > limits.PAGE_MAX_BYTES:
-            return Page(records=tuple(records), next_after=records[-1].id)
-        if len(records) % _LOOK_EVERY == 0 and time.monotonic() >= until:
-            if not records:
-                raise DeadlineExceeded("The deadline passed before a record was read.", cursor=after)
-            return Page(records=tuple(records), next_after=records[-1].id)
-        size += len(entry)
-        records.append(record(collection, record_id, entry))
-    return Page(records=tuple(records), next_after=None)
+    for skip, chunk in moment.chunks(name, start, reverse=reverse, most=limit + 1):
+        late = time.monotonic() >= until
+        if late and not found:
+            raise DeadlineExceeded("The deadline passed before a record was read.", cursor=after)
+        if late or len(found) == limit or size > limits.PAGE_MAX_BYTES:
+            return Page(records=tuple(found), next_after=found[-1].id)
+        room = limit - len(found)
+        more, taken = records(collection, chunk[:room], skip)
+        found += more
+        size += taken
+        if room < len(chunk):
+            return Page(records=tuple(found), next_after=found[-1].id)
+    return Page(records=tuple(found), next_after=None)

@@ -4,7 +4,7 @@ Only conditions that must hold (the query itself, or the members of an `all`) ch
 the whole query afterwards, so a range may be too wide but never too narrow.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from feltdb_engine import limits
@@ -33,9 +33,11 @@ def choose(
     indexes: Sequence[Maintained], where: Mapping[str, Any] | None, order_by: Sequence[tuple[str, str]]
 ) -> Access | None:
     """The best access there is; None = scan."""
+    if not indexes:
+        return None
     terms: dict[str, list[tuple[str, Any]]] = {}
-    for term in _required(where):
-        terms.setdefault(term["field"], []).append((term["op"], term["value"]))
+    if where is not None:
+        _require(terms, where)
     best: tuple[tuple[int, int, int], Access] | None = None
     for index in indexes:
         if index.definition.progress is not None:
@@ -46,14 +48,13 @@ def choose(
     return None if best is None else best[1]
 
 
-def _required(where: Mapping[str, Any] | None) -> Iterator[Mapping[str, Any]]:
-    if where is None:
-        return
+def _require(terms: dict[str, list[tuple[str, Any]]], where: Mapping[str, Any]) -> None:
+    """Gather by field what must hold of it."""
     if "field" in where:
-        yield where
+        terms.setdefault(where["field"], []).append((where["op"], where["value"]))
     elif "all" in where:
         for one in where["all"]:
-            yield from _required(one)
+            _require(terms, one)
 
 
 def _access(
@@ -71,11 +72,11 @@ def _access(
     if equal < len(fields):
         low, high = _bounds(terms.get(fields[equal], ()), size)
     ranged = (low, high) != (b"", AFTER)
-    wanted = tuple(field for field, _ in order_by)
-    directions = {direction for _, direction in order_by}
+    wanted, directions = tuple([field for field, _ in order_by]), {direction for _, direction in order_by}
     one = len(prefixes) == 1
-    served = one and len(directions) <= 1 and fields[equal : equal + len(wanted)] == wanted
-    if not wanted:
+    if wanted:
+        served = one and len(directions) == 1 and fields[equal : equal + len(wanted)] == wanted
+    else:
         served = one and equal == len(fields)
     if not (equal or ranged or (served and wanted)):
         return None
@@ -87,6 +88,8 @@ def _access(
 
 def _choices(terms: Sequence[tuple[str, Any]], size: int) -> list[bytes] | None:
     """The components a field must have one of; None where nothing says so."""
+    if len(terms) == 1 and terms[0][0] == "eq":
+        return [component(terms[0][1], size)[0]]
     found: set[bytes] | None = None
     for op, value in terms:
         if op not in ("eq", "in"):

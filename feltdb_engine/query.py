@@ -6,23 +6,22 @@ shift no rows. It goes on only with the query it came from. An index chooses can
 """
 
 import base64
-import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import orjson
 
 from feltdb_engine import limits, planner
-from feltdb_engine.answering import Question, answer, encode_cursor
+from feltdb_engine.answering import Question, answer, encode_cursor, signature_of
 from feltdb_engine.errors import InvalidCursor, InvalidQuery
 from feltdb_engine.model import QueryResult
-from feltdb_engine.moment import Moment
+from feltdb_engine.moment import Moment, decoded
 from feltdb_engine.order import Order, OrderBy
 from feltdb_engine.projection import compile_select
 from feltdb_engine.scan import Scan
-from feltdb_engine.values import encode_collection, encode_id, loads
-from feltdb_engine.view import ENTRY_BYTES
+from feltdb_engine.values import encode_collection, encode_id
 from feltdb_engine.where import compile_where
 
 
@@ -42,10 +41,8 @@ def query(
     _check_limit(limit)
     cut = compile_select(select)
     matches = compile_where(where)
-    signature = _signature(collection, where, order_by)
-    asked = Question(
-        collection, name, where, matches, Order(order_by), order_by, limit, _parse(after, signature), signature
-    )
+    begin = None if after is None else _parse(after, signature_of(collection, where, order_by))
+    asked = Question(collection, name, where, matches, Order(order_by), order_by, limit, begin)
     found = answer(moment, asked, scan)
     if cut is not None:
         found = replace(found, records=tuple(one._replace(value=cut(one.value)) for one in found.records))
@@ -62,7 +59,7 @@ def count(moment: Moment, collection: str, where: Mapping[str, Any] | None, afte
     matches = compile_where(where)
     if where is None:
         return moment.counted(name)[0]
-    signature = _signature(collection, {"count": where}, ())
+    signature = signature_of(collection, {"count": where}, ())
     begin = _parse(after, signature)
     access = planner.choose(moment.indexes(name), where, ())
     index = None if access is None else [access.by.definition.name, access.by.definition.number]
@@ -78,13 +75,13 @@ def count(moment: Moment, collection: str, where: Mapping[str, Any] | None, afte
         last = None if begin is None else _from_hex(begin[-1])
         found = moment.candidates(name, access, last or b"")
         pairs = ((key, moment.indexed(name, record_id)) for key, record_id in found)
-    for place, entry in pairs:
+    for place, _, value in decoded(pairs):
         if not scan.more():
             cursor = None
             if last is not None and (access is None or moment.keeps_index_order):
                 cursor = encode_cursor(signature, [index, last.decode() if access is None else last.hex()])
             raise scan.error(cursor, counted=counted)
-        counted += matches(loads(entry[ENTRY_BYTES:]))
+        counted += matches(value)
         last = place
     return counted
 
@@ -102,20 +99,11 @@ def search(moment: Moment, collection: str, text: str, *, limit: int, after: str
     if type(text) is not str or not 1 <= len(text) <= limits.SEARCH_TEXT_MAX_CHARS:
         raise InvalidQuery(f"A search has 1 to {limits.SEARCH_TEXT_MAX_CHARS} characters.", pointer="/query")
     _check_limit(limit)
-    signature = _signature(collection, {"search": text}, ())
     wanted = text.casefold()
-    asked = Question(
-        collection,
-        name,
-        None,
-        lambda value: _says(value, wanted),
-        Order(()),
-        (),
-        limit,
-        _parse(after, signature),
-        signature,
-    )
-    return answer(moment, asked, scan)
+    searched = {"search": text}
+    begin = None if after is None else _parse(after, signature_of(collection, searched, ()))
+    matches = partial(_says, wanted=wanted)
+    return answer(moment, Question(collection, name, searched, matches, Order(()), (), limit, begin), scan)
 
 
 def _check_limit(limit: int) -> None:
@@ -129,12 +117,6 @@ def _says(value: Any, wanted: str) -> bool:
     if type(value) is dict:
         return any(_says(member, wanted) for member in value.values())
     return type(value) is list and any(_says(member, wanted) for member in value)
-
-
-def _signature(collection: str, where: Mapping[str, Any] | None, order_by: OrderBy) -> str:
-    """What ties a cursor to its query."""
-    text = orjson.dumps([collection, where, [list(one) for one in order_by]], option=orjson.OPT_SORT_KEYS)
-    return hashlib.sha256(text).hexdigest()[:16]
 
 
 def _parse(cursor: str | None, signature: str) -> list[Any] | None:

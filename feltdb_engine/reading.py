@@ -7,8 +7,8 @@ that of its collection's last write. Readers never block and see one consistent 
 import contextlib
 import hashlib
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from types import TracebackType
 from typing import Literal
 
 import lmdb
@@ -19,7 +19,7 @@ from feltdb_engine.durability import Durability
 from feltdb_engine.errors import DeadlineExceeded, InvalidKey, ScanLimitExceeded
 from feltdb_engine.frame import FORMAT
 from feltdb_engine.model import CollectionInfo, Health, Record
-from feltdb_engine.moment import Moment, record
+from feltdb_engine.moment import Moment, Present, decoded, with_value
 from feltdb_engine.values import encode_collection, encode_key, encode_transaction_id, loads
 from feltdb_engine.view import ENTRY, ENTRY_BYTES, StoredTransaction, Timeline
 from feltdb_engine.writer import Writer
@@ -32,13 +32,44 @@ _unpack = ENTRY.unpack_from
 _new: Callable[..., Record] = tuple.__new__
 
 
+class Now:
+    """A moment to be used in a `with`: what is left of it without an error, or short of its budget, is durable.
+
+    A generator would do; it would cost as much again as what it does.
+    """
+
+    __slots__ = ("_deadline", "_last_write", "_names", "_reader", "_txn")
+
+    def __init__(self, reader: "Reader", names: Sequence[bytes], deadline: float | None) -> None:
+        self._reader = reader
+        self._names = names
+        self._deadline = deadline
+
+    def __enter__(self) -> Moment:
+        self._txn = self._reader.view.read()
+        try:
+            moment = Present(self._reader.view, self._txn)
+            self._last_write = max([moment.counted(name)[1] for name in self._names], default=0)
+        except BaseException:
+            self._txn.abort()
+            raise
+        return moment
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._txn.abort()
+        if kind is None or isinstance(error, ScanLimitExceeded):
+            self._reader.settle(self._last_write, self._deadline)
+
+
 class Reader:
     """The reading side of an open store."""
 
     def __init__(self, core: Core, durability: Durability, writer: Writer) -> None:
         self._core = core
         self._words = core.words
-        self._view = core.view
+        self.view = core.view
         self._begin = core.view.env.begin
         self._durability = durability
         self._writer = writer
@@ -48,9 +79,9 @@ class Reader:
         """The live record, or None."""
         raw = _raw_key(key)
         with self._begin() as txn:
-            entry = txn.get(raw, None, self._view.records)
+            entry = txn.get(raw, None, self.view.records)
             if entry is None:
-                entry = txn.get(raw, None, self._view.tombstones)
+                entry = txn.get(raw, None, self.view.tombstones)
                 if entry is None:
                     encode_key(key)
                     return None
@@ -67,34 +98,27 @@ class Reader:
         if len(keys) > limits.GET_MANY_MAX_KEYS:
             raise InvalidKey(f"At most {limits.GET_MANY_MAX_KEYS} keys at once.")
         encoded = [encode_key(key) for key in keys]
-        found: list[Record | None] = []
+        found: list[Record | None] = [None] * len(keys)
+        live: list[tuple[int, bytes]] = []
         newest = 0
         with self._begin() as txn:
-            for collection, record_id in encoded:
+            for place, (collection, record_id) in enumerate(encoded):
                 raw = view.record_key(collection, record_id)
-                entry = self._view.record(txn, raw)
-                used = entry or self._view.tombstone(txn, raw)
+                entry = self.view.record(txn, raw)
+                used = entry or self.view.tombstone(txn, raw)
                 if used is not None:
                     newest = max(newest, _unpack(used)[1])
-                found.append(None if entry is None else record(collection.decode(), record_id, entry))
+                if entry is not None:
+                    live.append((place, entry))
+        for place, entry, value in decoded(live):
+            collection, record_id = encoded[place]
+            found[place] = with_value(collection.decode(), record_id, entry, value)
         self.settle(newest, deadline)
         return found
 
-    @contextmanager
-    def now(self, collections: Sequence[str], deadline: float | None) -> Iterator[Moment]:
+    def now(self, collections: Sequence[str], deadline: float | None) -> "Now":
         """The present, for one answer about these collections, which is given once what it rests on is durable."""
-        names = [encode_collection(name) for name in collections]
-        refused: ScanLimitExceeded | None = None
-        with self._begin() as txn:
-            moment = Moment(self._view, txn)
-            last_write = max((moment.counted(name)[1] for name in names), default=0)
-            try:
-                yield moment
-            except ScanLimitExceeded as error:
-                refused = error
-        self.settle(last_write, deadline)
-        if refused is not None:
-            raise refused
+        return Now(self, [encode_collection(name) for name in collections], deadline)
 
     def collections(self) -> list[CollectionInfo]:
         """The collections that have live records, in name order."""
@@ -107,7 +131,7 @@ class Reader:
         """The first outcome of a transaction id, once that is durable."""
         digest = hashlib.sha256(encode_transaction_id(transaction_id)).digest()
         with self._begin() as txn:
-            known = self._view.transaction(txn, digest)
+            known = self.view.transaction(txn, digest)
         if known is not None:
             self._published(positions.WRITTEN, known.end)
             self._durability.wait_position(known.end)
@@ -174,7 +198,7 @@ class Reader:
         if now >= self._next_check:
             self._next_check = now + limits.READER_CHECK_INTERVAL_S
             with contextlib.suppress(lmdb.Error):
-                self._view.env.reader_check()
+                self.view.env.reader_check()
 
 
 def _raw_key(key: str) -> bytes:

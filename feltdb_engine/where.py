@@ -19,6 +19,7 @@ from feltdb_engine.values import explain, same_json
 
 Test = Callable[[Mapping[str, Any]], bool]
 
+_EXACT: Final = 1 << 53
 _SCALARS = (str, bool, int, float, type(None))
 
 
@@ -26,7 +27,37 @@ def compile_where(where: Mapping[str, Any] | None) -> Test:
     """The function that says whether a value matches. Raises InvalidQuery with the place of the first fault."""
     if where is None:
         return lambda _value: True
-    return _Compiler().tree(where, "", 1)
+    return _plain_equalities(where) or _Compiler().tree(where, "", 1)
+
+
+def _plain_equalities(where: Mapping[str, Any]) -> Test | None:
+    """What most queries are: some members equal to text or whole numbers. None for all others, and for faults."""
+    if type(where) is not dict:
+        return None
+    nodes = where["all"] if len(where) == 1 and "all" in where else (where,)
+    if type(nodes) not in (list, tuple) or not 1 <= len(nodes) < limits.WHERE_MAX_TERMS:
+        return None
+    terms = []
+    for node in nodes:
+        if type(node) is not dict or len(node) != 3 or node.get("op") != "eq":
+            return None
+        path: Any = node.get("field")
+        wanted: Any = node.get("value")
+        if type(path) is not str or not 0 < len(path) <= limits.FIELD_MAX_CHARS or "." in path:
+            return None
+        kind = type(wanted)
+        if not (wanted.isascii() and "\0" not in wanted if kind is str else kind is int and abs(wanted) < _EXACT):
+            return None
+        terms.append((path, wanted, kind))
+
+    def every(value: Mapping[str, Any]) -> bool:
+        for path, wanted, kind in terms:
+            found = value.get(path)
+            if found != wanted or type(found) is not kind:
+                return False
+        return True
+
+    return every
 
 
 def field_of(path: object, pointer: str) -> Callable[[Mapping[str, Any]], Any]:
@@ -73,9 +104,7 @@ class _Compiler:
         if names in ({"all"}, {"any"}):
             (name,) = names
             tests = self._branches(node[name], f"{pointer}/{name}", depth)
-            if name == "all":
-                return lambda value: all(test(value) for test in tests)
-            return lambda value: any(test(value) for test in tests)
+            return _every(tests) if name == "all" else _some(tests)
         return self._term(node, pointer)
 
     def _branches(self, nodes: object, pointer: str, depth: int) -> list[Test]:
@@ -94,6 +123,26 @@ class _Compiler:
         explain(node["value"], pointer + "/value")
         test = make(node["value"], pointer + "/value")
         return lambda value: test(read(value))
+
+
+def _every(tests: Sequence[Test]) -> Test:
+    def every(value: Mapping[str, Any]) -> bool:
+        for test in tests:  # a loop of our own costs less than a generator for each value
+            if not test(value):
+                return False
+        return True
+
+    return every
+
+
+def _some(tests: Sequence[Test]) -> Test:
+    def some(value: Mapping[str, Any]) -> bool:
+        for test in tests:
+            if test(value):
+                return True
+        return False
+
+    return some
 
 
 def _eq(wanted: Any, _pointer: str) -> Callable[[Any], bool]:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from feltdb_engine import Record, Store, errors, limits
+from feltdb_engine.where import compile_where
 from tests.engine.kit import delete, put
 
 ROWS = [
@@ -192,3 +193,43 @@ def test_random_queries_agree_with_a_sort_of_everything(store: Store) -> None:
             if after is None:
                 break
         assert seen == expected, f"seed {seed}"
+
+
+_VALUES = ("a", "b", "", "ü", "a\0", "\ud800", 0, 1, -1, 1.0, 2**53, 2**63, 2**70, True, False, None, [1], {"a": 1})
+_FIELDS = ("a", "b.c", "", "x" * 1025, 7)
+
+
+@pytest.mark.parametrize("wanted", _VALUES, ids=repr)
+@pytest.mark.parametrize("field", _FIELDS, ids=lambda one: repr(one)[:9])
+def test_an_equality_says_the_same_alone_and_inside_another_condition(field: Any, wanted: Any) -> None:
+    """Plain equalities are compiled apart from all other conditions."""
+    term = {"field": field, "op": "eq", "value": wanted}
+    plain = [term, {"all": [term]}, {"all": (term, term)}]
+    try:
+        general = compile_where({"any": [{"all": [term, {"not": {"not": term}}]}]})
+    except errors.EngineError as refused:
+        for one in plain:
+            with pytest.raises(type(refused)):
+                compile_where(one)
+        return
+    candidates = [{}, {"b": {"c": wanted}}, {"b.c": wanted}, *({"a": value} for value in _VALUES)]
+    for one in plain:
+        test = compile_where(one)
+        assert [test(value) for value in candidates] == [general(value) for value in candidates]
+
+
+def test_a_page_of_large_records_ends_early_and_goes_on(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "PAGE_MAX_BYTES", 4000)
+    monkeypatch.setattr(limits, "READ_CHUNK_RECORDS", 4)
+    for start in range(0, 40, 20):
+        store.commit([put(f"c:{n:03d}", {"text": "x" * 500}) for n in range(start, start + 20)])
+    seen: list[str] = []
+    after = None
+    while True:
+        page = store.page("c", after=after, limit=30)
+        seen += [record.id for record in page.records]
+        if page.next_after is None:
+            break
+        assert 8 <= len(page.records) <= 12
+        after = page.next_after
+    assert seen == [f"{n:03d}" for n in range(40)]

@@ -5,7 +5,7 @@ BIN := .venv/bin
 export FELTDB_DATA_DIR ?= $(CURDIR)/data
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint bench demo torture clean
+.PHONY: help run test lint bench demo torture coverage clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name text; do printf '  make %-10s %s\n' "$$name" "$$text"; done
@@ -57,6 +57,13 @@ torture: .venv/.dev ## the long kill, fault and race loops (default 30 minutes: 
 	@scripts/install-chromium
 	@scripts/install-strace
 	@FELTDB_TORTURE_MINUTES=$${FELTDB_TORTURE_MINUTES:-30} scripts/run-tests -m torture
+
+coverage: .venv/.dev ## branch coverage of the storage engine over all processes of its tests; below 98 % is a failure
+	@scripts/install-strace
+	@$(BIN)/coverage erase
+	@$(BIN)/coverage run -m pytest -q -m "not torture" tests/engine
+	@$(BIN)/coverage combine --quiet
+	@$(BIN)/coverage report
 
 clean: ## remove the virtual environment and tool caches; your data directory stays
 	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -15,12 +15,15 @@ PAGE = 4096
 
 
 class FailingFiles(OSFiles):
-    """Fails call number `fail_at` (counted from 0) with `code`: that one only, or all from then on."""
+    """Fails call number `fail_at` (from 0) with `code`: that one only, or all from then on, or `also` another."""
 
-    def __init__(self, fail_at: int = -1, code: int = errno.EIO, *, sticky: bool = False) -> None:
+    def __init__(
+        self, fail_at: int = -1, code: int = errno.EIO, *, sticky: bool = False, also: tuple[int, int] = (-1, 0)
+    ) -> None:
         self.fail_at = fail_at
         self.code = code
         self.sticky = sticky
+        self.also = also
         self.calls = 0
         self.failed: list[str] = []
 
@@ -28,10 +31,15 @@ class FailingFiles(OSFiles):
         """Count a call; fail it if it is its turn."""
         number = self.calls
         self.calls += 1
+        code = 0
         if number == self.fail_at or (self.sticky and 0 <= self.fail_at < number):
+            code = self.code
+        elif number == self.also[0]:
+            code = self.also[1]
+        if code:
             self.failed.append(what)
             kind = ForceFailed if what == "force" else OSError
-            raise kind(self.code, os.strerror(self.code))
+            raise kind(code, os.strerror(code))
 
     def open(self, path: Path, *, create: bool = False) -> File:
         self.call("create" if create else "open")

@@ -12,6 +12,7 @@ from tests.engine.disks import FailingFiles, PowerCut, PowerCutFiles
 from tests.engine.kit import boot, operations, put, vanish
 
 SEGMENT = 1 << 16
+CODES = (errno.EIO, errno.ENOSPC)
 BODY = {"n": 1, "body": "x" * 9000}  # seven fill a segment
 
 
@@ -70,7 +71,7 @@ def test_every_failing_call_is_answered_truthfully(quick: Path) -> None:
     total = counting.calls
     assert total > 40
     for sticky in (False, True):
-        for code in (errno.EIO, errno.ENOSPC):
+        for code in CODES:
             for fail_at in range(total):
                 path = quick / f"{sticky}-{code}-{fail_at}"
                 files = FailingFiles(fail_at, code, sticky=sticky)

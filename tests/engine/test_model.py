@@ -2,6 +2,7 @@
 
 import shutil
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -79,10 +80,11 @@ class StoreAgainstModel(RuleBasedStateMachine):
     def commit_with_id(self, changes: list[Mutation], identity: str) -> None:
         self._commit(changes, identity)
 
-    def _commit(self, changes: list[Mutation], identity: str | None) -> None:
+    def _commit(self, changes: list[Mutation], identity: str | None, fences: Sequence[str] = ()) -> None:
         digest = None if identity is None else identity.encode().ljust(32, b"-")
+        named: Any = {"transaction_id": identity, "payload_hash": digest, "fences": fences}
         if identity in self.outcomes:
-            again = self.store.commit(changes, transaction_id=identity, payload_hash=digest)
+            again = self.store.commit(changes, **named)
             assert again.duplicate
             assert (again.revision, again.versions) == self.outcomes[identity]
             return
@@ -90,11 +92,11 @@ class StoreAgainstModel(RuleBasedStateMachine):
             live, counted, told, after = self._apply(changes)
         except Refused:
             try:
-                self.store.commit(changes, transaction_id=identity, payload_hash=digest)
+                self.store.commit(changes, **named)
             except (errors.PreconditionFailed, errors.RecordNotFound):
                 return
             raise AssertionError("the store accepted what the model refuses") from None
-        result = self.store.commit(changes, transaction_id=identity, payload_hash=digest)
+        result = self.store.commit(changes, **named)
         self.live, self.versions = live, counted
         self.told += told
         assert not result.duplicate

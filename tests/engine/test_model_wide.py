@@ -1,0 +1,223 @@
+"""The store against its model, wider: indexes and queries, read bases, pins, history, rebuilt views, restored backups.
+
+The conditions of queries are judged by a few lines of this file, not by the engine's.
+"""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, initialize, invariant, multiple, precondition, rule
+
+from feltdb_engine import Mutation, Predicate, errors
+from feltdb_engine.backup import restore
+from feltdb_engine.values import same_json
+from tests.engine.test_model import StoreAgainstModel, keys, mutations, scalars
+
+FIELDS = ("n", "m", "deep.x")
+fields = st.sampled_from(FIELDS)
+collections = st.sampled_from(["a", "a.b", "b"])
+operands = st.one_of(scalars, st.integers(-2, 2))
+terms = st.one_of(
+    st.builds(
+        lambda field, op, value: {"field": field, "op": op, "value": value},
+        fields,
+        st.sampled_from(["eq", "ne"]),
+        operands,
+    ),
+    st.builds(lambda field, value: {"field": field, "op": "exists", "value": value}, fields, st.booleans()),
+    st.builds(
+        lambda field, value: {"field": field, "op": "in", "value": value}, fields, st.lists(operands, max_size=3)
+    ),
+    st.builds(
+        lambda field, op, value: {"field": field, "op": op, "value": value},
+        fields,
+        st.sampled_from(["lt", "lte", "gt", "gte"]),
+        st.one_of(st.integers(-2, 2), st.floats(-2, 2), st.text("aä\U0001f600", max_size=2)),
+    ),
+)
+wheres = st.one_of(
+    st.none(),
+    terms,
+    st.builds(lambda branches: {"all": branches}, st.lists(terms, min_size=1, max_size=3)),
+    st.builds(lambda branches: {"any": branches}, st.lists(terms, min_size=1, max_size=2)),
+    st.builds(lambda term: {"not": term}, terms),
+)
+_NOTHING = object()
+
+
+def found_at(value: Any, path: str) -> Any:
+    for step in path.split("."):
+        if not isinstance(value, dict) or step not in value:
+            return _NOTHING
+        value = value[step]
+    return value
+
+
+def holds(where: Any, value: Any) -> bool:
+    """Whether a condition is true of a value, by the book (docs/engine.md)."""
+    if where is None:
+        return True
+    if "all" in where:
+        return all(holds(one, value) for one in where["all"])
+    if "any" in where:
+        return any(holds(one, value) for one in where["any"])
+    if "not" in where:
+        return not holds(where["not"], value)
+    found, op, operand = found_at(value, where["field"]), where["op"], where["value"]
+    if op == "exists":
+        return (found is not _NOTHING) is operand
+    if op in ("eq", "ne"):
+        return same_json(found, operand) is (op == "eq")
+    if op == "in":
+        return any(same_json(found, one) for one in operand)
+    comparable = (type(found) is str) if type(operand) is str else (type(found) in (int, float))
+    if not comparable:
+        return False
+    return {"lt": found < operand, "lte": found <= operand, "gt": found > operand, "gte": found >= operand}[op]
+
+
+class WiderModel(StoreAgainstModel):
+    """All that the narrower model does, and more in between."""
+
+    bases = Bundle("bases")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.declared: set[tuple[str, tuple[str, ...]]] = set()
+        self.pinned: dict[str, int] = {}
+        self.lives = 0
+
+    @initialize(
+        segment=st.sampled_from([1 << 16, 1 << 20]),
+        durability=st.sampled_from(["commit", "os"]),
+        indexes=st.lists(st.tuples(collections, st.lists(fields, min_size=1, max_size=2, unique=True)), max_size=3),
+    )
+    def begin(self, segment: int, durability: Any, indexes: list[tuple[str, list[str]]]) -> None:  # type: ignore[override]
+        super().begin(segment, durability)
+        for collection, paths in indexes:
+            self.declare(collection, paths)
+
+    @rule(collection=collections, paths=st.lists(fields, min_size=1, max_size=2, unique=True))
+    def declare(self, collection: str, paths: list[str]) -> None:
+        assert self.store.declare_index(collection, paths).complete
+        self.declared.add((collection, tuple(paths)))
+
+    @precondition(lambda self: self.declared)
+    @rule(data=st.data())
+    def drop(self, data: Any) -> None:
+        collection, paths = data.draw(st.sampled_from(sorted(self.declared)))
+        assert self.store.drop_index(collection, "-".join(paths))
+        self.declared.remove((collection, paths))
+
+    @rule(collection=collections, where=wheres)
+    def query(self, collection: str, where: Any) -> None:
+        matching = self._matching(collection, where)
+        expected = [record_id for record_id, _ in matching]
+        found, cursor = [], None
+        while True:
+            page = self.store.query(collection, where=where, limit=2, after=cursor)
+            found += [record.id for record in page.records]
+            cursor = page.next_cursor
+            if page.exhausted:
+                break
+        assert found == expected
+        assert self.store.count(collection, where) == len(expected)
+        ordered = self.store.query(collection, where=where, order_by=[("n", "asc")], limit=1000)
+        assert sorted(record.id for record in ordered.records) == sorted(expected)
+
+    def _matching(self, collection: str, where: Any) -> list[tuple[str, int]]:
+        ids = sorted((record_id for name, record_id in self.live if name == collection), key=str.encode)
+        return [
+            (record_id, self.versions[collection, record_id])
+            for record_id in ids
+            if holds(where, self.live[collection, record_id])
+        ]
+
+    def _seen(self, read: list[tuple[str, str]], asked: list[tuple[str, Any]]) -> Any:
+        versions = [self.versions[key] if key in self.live else 0 for key in read]
+        return versions, [self._matching(*one) for one in asked]
+
+    @rule(
+        target=bases,
+        read=st.lists(keys, max_size=2, unique=True),
+        asked=st.lists(st.tuples(collections, wheres), max_size=2),
+    )
+    def read_basis(self, read: list[tuple[str, str]], asked: list[tuple[str, Any]]) -> Any:
+        if not read and not asked:
+            return multiple()
+        predicates = [Predicate(collection=name, where=where) for name, where in asked]
+        basis = self.store.read_basis([":".join(key) for key in read], predicates)
+        assert [one.version if one else 0 for one in basis.records] == self._seen(read, asked)[0]
+        return basis.token, read, asked, self._seen(read, asked), self.lives
+
+    @rule(basis=bases, change=mutations)
+    def commit_fenced(self, basis: Any, change: Mutation) -> None:
+        token, read, asked, seen, lives = basis
+        if lives != self.lives:
+            return
+        if self._seen(read, asked) != seen:
+            try:
+                self.store.commit([change], fences=[token])
+            except errors.FenceBroken:
+                return
+            raise AssertionError("the store accepted a broken read basis")
+        self._commit([change], None, fences=[token])
+
+    @rule(name=st.sampled_from(["p", "q"]), back=st.integers(0, 5))
+    def pin(self, name: str, back: int) -> None:
+        sequence = max(0, len(self.told) - back)
+        self.store.pin(name, sequence, None)
+        self.pinned[name] = sequence
+
+    @precondition(lambda self: self.pinned)
+    @rule(data=st.data())
+    def unpin(self, data: Any) -> None:
+        name = data.draw(st.sampled_from(sorted(self.pinned)))
+        self.store.unpin(name)
+        del self.pinned[name]
+
+    @rule()
+    def rebuild_view(self) -> None:
+        self.store.rebuild_view()
+
+    @rule()
+    def verify(self) -> None:
+        assert self.store.verify().findings == ()
+
+    @rule(key=keys)
+    def history(self, key: tuple[str, str]) -> None:
+        mine = [one for one in self.told if one[1] == ":".join(key)][::-1]
+        its = [(one.kind, one.key, one.version) for one in self.store.history(*key).operations]
+        assert its == [one[:3] for one in mine]
+
+    @rule()
+    def back_up_and_go_on_with_what_is_restored(self) -> None:
+        self.lives += 1
+        saved, restored = (self.directory.with_name(f"{self.directory.name}-{name}{self.lives}") for name in "br")
+        self.store.backup(saved)
+        self.store.close()
+        restore(saved, restored)
+        shutil.rmtree(saved)
+        shutil.rmtree(self.directory)
+        self.directory = Path(restored)
+        self.open()
+
+    @invariant()
+    def indexes_and_pins_agree(self) -> None:
+        if not hasattr(self, "store"):
+            return
+        assert {(one.collection, one.fields) for one in self.store.indexes()} == self.declared
+        assert {one.name: one.sequence for one in self.store.pins()} == self.pinned
+
+
+WiderModel.TestCase.settings = settings(
+    max_examples=25,
+    stateful_step_count=30,
+    deadline=None,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
+)
+test_any_wider_history_agrees_with_the_model = WiderModel.TestCase

@@ -55,7 +55,9 @@ _turn = threading.Lock()
 
 
 def note_use(key_id: str, scope: str = _WHOLE_KEY, *, now: datetime) -> None:
-    """Note that the key, or the right `scope` of it, was used. Nothing is written here."""
+    """Note that the key, or the right `scope` of it, was used; nothing is written here. Sessions have no key."""
+    if not key_id:
+        return
     place = (key_id, scope)
     last = _noted.get(place)
     if last is not None and now - last < _STEP:

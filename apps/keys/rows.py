@@ -8,7 +8,6 @@ SQL that SQLite and PostgreSQL both know. Not for what people ask now and then: 
 import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from functools import cache
 from typing import Any, NamedTuple
 
 from django.db import connection
@@ -16,9 +15,6 @@ from django.db import connection
 from apps.keys.clock import milliseconds
 from apps.keys.models import ApiKey, KeySecret
 from apps.keys.principal import Principal
-
-_OF_SECRET = ("id", "scheme", "digest", "encoded", "pepper_version", "ends_at")
-_OF_KEY = ("id", "kind", "worker_id", "namespaces", "scopes", "collections", "expires_at", "revoked_at")
 
 
 class SecretRow(NamedTuple):
@@ -29,15 +25,15 @@ class SecretRow(NamedTuple):
     raw_digest: Any
     encoded: str
     pepper_version: int
-    raw_ends_at: datetime | None
+    raw_ends_at: str | None
     key_id: str
     kind: str
     worker_id: str
     raw_namespaces: str
     raw_scopes: str
     raw_collections: str | None
-    raw_expires_at: datetime | None
-    raw_revoked_at: datetime | None
+    raw_expires_at: str | None
+    raw_revoked_at: str | None
 
     @property
     def digest(self) -> bytes:
@@ -75,35 +71,56 @@ class SecretRow(NamedTuple):
 
 
 def of_key(key_id: str, most: int) -> Sequence[SecretRow]:
-    """Return the newest secrets of the key."""
-    return _fetch("s.key_id = %s ORDER BY s.id DESC LIMIT %s", [key_id, most])
+    """Return the newest secrets of the key, filled up to `most` with others' where there are fewer.
+
+    So the database does the same for an id that is no key's, for a key's only secret and for a rotated key's two.
+    """
+    return _fetch(_OF_KEY_ID, [key_id, most, most, most])
+
+
+def unchanged(row: SecretRow) -> bool:
+    """Tell whether secret and key are in the database just as they were read."""
+    return [row] == _fetch(f"{_ALL} WHERE s.id = %s", [row.secret_id])
 
 
 def imported_with(digests: Sequence[bytes]) -> Sequence[SecretRow]:
     """Return the imported secrets of which one of the digests is kept."""
-    places = ", ".join(["%s"] * len(digests))
-    return _fetch(f"s.imported AND s.digest IN ({places})", list(digests))
+    return _fetch(f"{_ALL} WHERE s.imported AND s.digest IN ({', '.join(['%s'] * len(digests))})", list(digests))
 
 
 def kept_as_argon2(most: int) -> Sequence[SecretRow]:
     """Return the imported secrets that only Argon2 can tell, newest first."""
-    return _fetch("s.scheme = 'argon2' ORDER BY s.id DESC LIMIT %s", [most])
+    return _fetch(f"{_ALL} WHERE s.scheme = 'argon2' ORDER BY s.id DESC LIMIT %s", [most])
 
 
-def _fetch(where: str, parameters: list[Any]) -> Sequence[SecretRow]:
+def _fetch(statement: str, parameters: list[Any]) -> list[SecretRow]:
     with connection.cursor() as cursor:
-        cursor.execute(_statement(where), parameters)
+        cursor.execute(statement, parameters)
         return [SecretRow._make(row) for row in cursor.fetchall()]
 
 
-@cache
-def _statement(where: str) -> str:
-    columns = ", ".join([*(f"s.{name}" for name in _OF_SECRET), *(f"k.{name}" for name in _OF_KEY)])
-    secrets, keys = KeySecret._meta.db_table, ApiKey._meta.db_table
-    # The text is made of names from our own models and of the constants above; values are always parameters.
-    return f"SELECT {columns} FROM {secrets} s JOIN {keys} k ON k.id = s.key_id WHERE {where}"  # noqa: S608
+# S608: the texts are made of names from our own models alone; values are always parameters. Casts leave it to
+# `SecretRow` to read what is needed, where a driver would make objects of every column.
+_COLUMNS = ", ".join(
+    [
+        *("s.id", "s.scheme", "s.digest", "s.encoded", "s.pepper_version", "CAST(s.ends_at AS text)"),
+        *("k.id", "k.kind", "k.worker_id"),
+        *(f"CAST(k.{name} AS text)" for name in ("namespaces", "scopes", "collections", "expires_at", "revoked_at")),
+    ]
+)
+_SECRETS, _KEYS = KeySecret._meta.db_table, ApiKey._meta.db_table
+_ALL = f"SELECT {_COLUMNS} FROM {_SECRETS} s JOIN {_KEYS} k ON k.id = s.key_id"  # noqa: S608
+_OF_KEY_ID = f"""
+WITH own AS (SELECT id, 0 AS place FROM {_SECRETS} WHERE key_id = %s ORDER BY id DESC LIMIT %s),
+     others AS (SELECT id, 1 AS place FROM {_SECRETS} ORDER BY id LIMIT %s),
+     wanted AS (SELECT id, place FROM own UNION ALL SELECT id, place FROM others ORDER BY place LIMIT %s)
+SELECT {_COLUMNS} FROM wanted w JOIN {_SECRETS} s ON s.id = w.id JOIN {_KEYS} k ON k.id = s.key_id ORDER BY w.place
+"""  # noqa: S608
 
 
-def _instant(value: datetime | None) -> datetime | None:
+def _instant(text: str | None) -> datetime | None:
     """Return the instant: PostgreSQL gives it with its zone, SQLite without, in UTC."""
-    return value if value is None or value.tzinfo is not None else value.replace(tzinfo=UTC)
+    if text is None:
+        return None
+    given = datetime.fromisoformat(text)
+    return given if given.tzinfo is not None else given.replace(tzinfo=UTC)

@@ -3,7 +3,8 @@
 Unknown id, wrong secret, revoked and expired take one path and do the same work: one query by the key's id, the
 digest under every pepper there is, two comparisons in constant time. A verified token is remembered in this process
 (by a keyed hash, never by text) under the revocation epoch; on a database other than SQLite, which several hosts may
-share, every request reads the row. What is written about a use is written later, elsewhere (`bookkeeping.py`).
+share, every request reads the row as well, and what is remembered saves only making sense of it. What is written about
+a use is written later, elsewhere (`bookkeeping.py`).
 Tokens of keys imported from the reference name no key: they are looked up by digest (`imported.py`).
 """
 
@@ -40,8 +41,9 @@ _MARK_KEY = secrets.token_bytes(32)
 @dataclass(slots=True)
 class _Remembered:
     principal: Principal
-    epoch: int
+    epoch: int | None
     ends_at: datetime | None
+    row: SecretRow | None  # none for a person's session
 
 
 _remembered: dict[bytes, _Remembered] = {}
@@ -56,17 +58,15 @@ def principal_of(text: str, *, now: datetime) -> Principal | None:
     current = epoch.shared().read() if connection.vendor == "sqlite" else None
     mark = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16, key=_MARK_KEY).digest()
     known = _remembered.get(mark)
-    if known is None or known.epoch != current or _ended(known.ends_at, now):
+    if known is None or _ended(known.ends_at, now) or not _still_true(known, current):
         known = _looked_up(text, now=now, current=current)
         if known is None:
             return None
-        if current is not None:
-            with _turn:
-                if len(_remembered) >= MAX_CACHED_KEYS:
-                    _remembered.clear()
-                _remembered[mark] = known
-    if known.principal.key_id:
-        bookkeeping.note_use(known.principal.key_id, now=now)
+        with _turn:
+            if len(_remembered) >= MAX_CACHED_KEYS:
+                _remembered.clear()
+            _remembered[mark] = known
+    bookkeeping.note_use(known.principal.key_id, now=now)
     return known.principal
 
 
@@ -84,7 +84,7 @@ def _looked_up(text: str, *, now: datetime, current: int | None) -> _Remembered 
         digests = peppers.known().digests(text)
         found = rows.of_key(given.key_id, MAX_LIVE_SECRETS)
         match = _matching(found, digests)
-        _tell_of_lost_peppers(found, digests)
+        _tell_of_lost_peppers(given.key_id, found, digests)
     elif token.is_imported_form(text):
         digests = peppers.known().digests(text)
         match = imported.matching(text, digests, now=now)
@@ -97,7 +97,14 @@ def _looked_up(text: str, *, now: datetime, current: int | None) -> _Remembered 
     if _ended(ends_at, now):
         return None
     bookkeeping.note_old_form(match, digests)
-    return _Remembered(match.principal(), -1 if current is None else current, ends_at)
+    return _Remembered(match.principal(), current, ends_at, match)
+
+
+def _still_true(known: _Remembered, current: int | None) -> bool:
+    """Tell whether what is remembered may be used: nobody's rights shrank since, or the row still is what it was."""
+    if connection.vendor == "sqlite":
+        return current is not None and known.epoch == current
+    return known.row is not None and rows.unchanged(known.row)
 
 
 def _session(given: token.Token, *, now: datetime, current: int | None) -> _Remembered | None:
@@ -105,11 +112,14 @@ def _session(given: token.Token, *, now: datetime, current: int | None) -> _Reme
     if found is None:
         return None
     principal, ends_at_ms = found
-    return _Remembered(principal, -1 if current is None else current, instant(ends_at_ms))
+    return _Remembered(principal, current, instant(ends_at_ms), None)
 
 
 def _matching(found: Sequence[SecretRow], digests: Mapping[int, bytes]) -> SecretRow | None:
-    """Return the row that keeps one of the digests; always the same number of comparisons of the same length."""
+    """Return the row that keeps one of the digests; always the same number of comparisons of the same length.
+
+    Rows of other keys are among those found (`rows.of_key`): a token's digest is none of theirs.
+    """
     match: SecretRow | None = None
     for place in range(MAX_LIVE_SECRETS):
         row = found[place] if place < len(found) else None
@@ -120,9 +130,9 @@ def _matching(found: Sequence[SecretRow], digests: Mapping[int, bytes]) -> Secre
     return match
 
 
-def _tell_of_lost_peppers(found: Sequence[SecretRow], digests: Mapping[int, bytes]) -> None:
+def _tell_of_lost_peppers(key_id: str, found: Sequence[SecretRow], digests: Mapping[int, bytes]) -> None:
     for row in found:
-        if row.scheme == KeySecret.Scheme.HMAC and row.pepper_version not in digests:
+        if row.key_id == key_id and row.scheme == KeySecret.Scheme.HMAC and row.pepper_version not in digests:
             logger.error("key %s is kept under pepper version %d, which is not here", row.key_id, row.pepper_version)
 
 

@@ -178,6 +178,17 @@ WORKERS: list[Row] = [
     Row("GET", f"{_W}/eligible-workers", scope="workload:read"),
 ]
 
+_NEW_SCHEDULE = {"schedule_id": "s1", "expression": "0 6 * * *", "work": {"definition_id": "identity"}}
+
+SCHEDULES: list[Row] = [
+    Row("GET", "/v1/schedules", scope="workload:read"),
+    Row("POST", "/v1/schedules", scope="workload:create", body=_NEW_SCHEDULE),
+    Row("GET", "/v1/schedules/s1", scope="workload:read"),
+    Row("DELETE", "/v1/schedules/s1", scope="workload:create"),
+    Row("POST", "/v1/schedules/s1/pause", scope="workload:create", body={}),
+    Row("POST", "/v1/schedules/s1/resume", scope="workload:create", body={}),
+]
+
 _NEW_TRIGGER = {
     "trigger_id": "t1",
     "source_collection": "orders",
@@ -216,4 +227,15 @@ OPERATIONS: list[Row] = [
     Row("GET", "/v1/status", scope="operator:read", namespaced=False),
 ]
 
-ROWS: list[Row] = [*KEYS, *GRANTS, *SESSIONS, *AUDIT, *STATE, *WORKLOADS, *WORKERS, *TRIGGERS, *OPERATIONS]
+ROWS: list[Row] = [
+    *KEYS,
+    *GRANTS,
+    *SESSIONS,
+    *AUDIT,
+    *STATE,
+    *WORKLOADS,
+    *WORKERS,
+    *SCHEDULES,
+    *TRIGGERS,
+    *OPERATIONS,
+]

@@ -51,6 +51,7 @@ CODES: dict[str, Code] = {
     # What is not there
     "NOT_FOUND": Code(404, "Not found"),
     "WORKLOAD_NOT_FOUND": Code(404, "There is no such work"),
+    "SCHEDULE_NOT_FOUND": Code(404, "There is no such schedule"),
     "WORKER_NOT_FOUND": Code(404, "There is no such worker"),
     "TRIGGER_NOT_FOUND": Code(404, "There is no such trigger"),
     "FEED_COMPACTED": Code(410, "That part of the feed is gone"),
@@ -90,6 +91,7 @@ CODES: dict[str, Code] = {
     "TRANSACTION_TOO_LARGE": Code(422, "The transaction is too large"),
     "WORKLOAD_INVALID": Code(422, "The work is not valid"),
     "WORKLOAD_SECRET_REJECTED": Code(422, "The work carries something that looks like a secret"),
+    "SCHEDULE_INVALID": Code(422, "The schedule is not valid"),
     "WORKER_INVALID": Code(422, "The worker is not valid"),
     "WORKER_HEARTBEAT_REJECTED": Code(422, "Another incarnation of the worker is current"),
     "WORKER_RECOVERY_REQUIRED": Code(422, "The worker must be recovered first"),

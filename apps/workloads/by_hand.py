@@ -4,12 +4,22 @@ from typing import Literal
 
 from django.db import OperationalError, transaction
 
+from apps.http.errors import ApiError
 from apps.keys.audit.services import record
+from apps.keys.models import Namespace
 from apps.keys.principal import Principal
 from apps.workloads import services
 from apps.workloads.errors import WorkloadError
 from apps.workloads.models import Workload
 from apps.workloads.states import Approval
+
+
+def namespace_named(name: str) -> str:
+    """Return the name of a namespace that exists. Raises NOT_FOUND."""
+    if not Namespace.objects.filter(name=name).exists():
+        raise ApiError("NOT_FOUND", f"there is no namespace {name}; the first key for it makes it (keys create)")
+    return name
+
 
 Action = Literal["retry", "cancel", "approve", "reject"]
 _DECISIONS = {"approve": Approval.APPROVED, "reject": Approval.REJECTED}

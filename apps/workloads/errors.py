@@ -8,6 +8,7 @@ WorkloadError (an ApiError)
     deciding          approver_not_permitted, approval_not_required, approval_stale, approval_decided,
                       approval_not_actionable
     operating         retry_exhausted, stranded
+    schedules         schedule_not_found, schedule_invalid
     workers           worker_not_found, worker_invalid, worker_unauthorized, worker_transition_denied, worker_busy,
                       worker_heartbeat_rejected, worker_reconciliation_denied, worker_recovery_required,
                       placement_denied
@@ -212,6 +213,16 @@ def stranded(parents: Sequence[str]) -> WorkloadError:
         f"the work waits for {', '.join(parents)}, which ended otherwise; create it anew without them",
         details={"unreachable": list(parents)},
     )
+
+
+def schedule_not_found(schedule_id: str) -> WorkloadError:
+    """There is no such schedule in this namespace."""
+    return WorkloadError("SCHEDULE_NOT_FOUND", f"there is no schedule {schedule_id}")
+
+
+def schedule_invalid(message: str, *, pointer: str) -> WorkloadError:
+    """What was asked cannot be a schedule."""
+    return WorkloadError("SCHEDULE_INVALID", message, details={"pointer": pointer})
 
 
 def worker_not_found(worker_id: str) -> WorkloadError:

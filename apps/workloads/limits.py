@@ -47,6 +47,15 @@ MAX_WORKER_CAPABILITIES = 1_000
 MAX_WORKER_CONCURRENCY = 10_000
 """Claims that one registered worker may say it can hold at once."""
 
+MAX_SCHEDULE_ID_CHARS = 128
+"""Characters of a schedule's id: it is part of its work's idempotency keys."""
+
+MAX_EXPRESSION_CHARS = 200
+"""Characters of a cron expression."""
+
+UPCOMING = 5
+"""Due times to come that are shown of a schedule."""
+
 MAX_DEPENDENCIES = 100
 """Workloads that one workload may wait for."""
 

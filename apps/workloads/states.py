@@ -95,5 +95,21 @@ class WhenUnreachable(StrEnum):
     CANCEL = "cancel"
 
 
+class ScheduleState(StrEnum):
+    """Whether a schedule makes work: only an active one does; a blocked one waits for somebody with authority."""
+
+    ACTIVE = "active"
+    PAUSED = "paused"
+    BLOCKED = "blocked"
+
+
+class MissedRuns(StrEnum):
+    """What becomes of due times that passed while no worker ran: the last is made up for, all are, or none is."""
+
+    ONE = "one"
+    ALL = "all"
+    NONE = "none"
+
+
 REQUIRABLE = (State.SUCCEEDED, State.CANCELLED, State.REJECTED, State.DEAD_LETTER)
 """States one workload may require of another: those that stand still."""

@@ -34,6 +34,7 @@ from apps.workloads.commands import Claim, ClaimNext, Completion, Failure
 from apps.workloads.errors import WorkloadError
 from apps.workloads.reporter import Reporter
 from apps.workloads.running import Running
+from apps.workloads.services import scheduling
 from apps.workloads.worker_options import Step, WorkerOptions
 
 __all__ = ["Step", "Worker", "WorkerOptions", "stop_on_signals"]
@@ -55,7 +56,11 @@ class Worker:
 
     def __init__(self, options: WorkerOptions, *, steps: Sequence[Step] = ()) -> None:
         self.options = options
-        self._steps = [Step("sweep", self._sweep, options.sweep_s), *steps]
+        self._steps = [
+            Step("sweep", self._sweep, options.sweep_s),
+            Step("schedules", self._run_schedules, options.sweep_s),
+            *steps,
+        ]
         self._stop = threading.Event()
         self._over = threading.Event()
         self._wake = threading.Event()
@@ -307,6 +312,10 @@ class Worker:
         for workload_id in report.recovered:
             logger.warning("%s: its worker was lost", workload_id)
         return report.more
+
+    @staticmethod
+    def _run_schedules(stop: threading.Event) -> bool:
+        return bool(scheduling.run_due(now_ms=now_ms()))
 
     # Stopping
 

@@ -1,6 +1,6 @@
 """From checked request bodies to commands. Refusals of shape are 400 VALIDATION_ERROR with the pointer of the place."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from jsonschema import Draft202012Validator
@@ -8,21 +8,17 @@ from jsonschema.validators import extend
 
 from apps.http.errors import ApiError
 from apps.keys.principal import Principal
-from apps.workloads import limits
+from apps.workloads import limits, wanted
 from apps.workloads.api import schemas
 from apps.workloads.commands import (
     BY_CHANGE,
-    ApprovalPolicy,
     ClaimById,
     ClaimNext,
     Completion,
     CreateWorkload,
-    DependsOn,
     Failure,
     Fence,
-    RetryPolicy,
     Subject,
-    Timeouts,
 )
 
 _Strict = extend(
@@ -78,20 +74,6 @@ FAIL_MANY = Body(schemas.FAIL_MANY)
 CANCEL = Body(schemas.CANCEL)
 RETRY = Body(schemas.RETRY)
 
-_PLAIN_MEMBERS = (
-    "definition_id",
-    "idempotency_key",
-    "input",
-    "application_id",
-    "environment",
-    "definition_revision",
-    "trigger",
-    "authorization_snapshot",
-    "priority",
-    "when_unreachable",
-    "not_before_at_ms",
-)
-
 
 def subject_of(principal: Principal) -> Subject:
     """Return the principal's subject as work names it."""
@@ -109,29 +91,7 @@ def create(data: Any, *, namespace: str, principal: Principal) -> CreateWorkload
         raise ApiError(
             "VALIDATION_ERROR", f"Only a state trigger's work begins with {BY_CHANGE}.", details={"pointer": "/trigger"}
         )
-    return CreateWorkload(namespace=namespace, requested_by=subject_of(principal), **members(body))
-
-
-def members(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Return those members of a checked body that say what work is wanted, as `CreateWorkload` takes them."""
-    found = {name: body[name] for name in _PLAIN_MEMBERS if name in body}
-    found |= {name: read(body[name]) for name, read in _READ_MEMBERS.items() if body.get(name) is not None}
-    return found
-
-
-def _retry_policy(given: Mapping[str, Any]) -> RetryPolicy:
-    return RetryPolicy(**{**given, **({"retry_on": frozenset(given["retry_on"])} if "retry_on" in given else {})})
-
-
-_READ_MEMBERS: dict[str, Callable[[Any], Any]] = {
-    "session_id": str,
-    "capability_snapshot": frozenset,
-    "connection_scopes": frozenset,
-    "retry_policy": _retry_policy,
-    "timeouts": lambda given: Timeouts(**given),
-    "approval": lambda given: ApprovalPolicy.from_json({"approver_kinds": ["human"], **given}),
-    "dependencies": lambda given: tuple(DependsOn(**each) for each in given),
-}
+    return CreateWorkload(namespace=namespace, requested_by=subject_of(principal), **wanted.members(body))
 
 
 def acting_worker(body: Mapping[str, Any], principal: Principal) -> str:

@@ -7,7 +7,7 @@ from rest_framework.response import Response
 from apps.http.openapi import Answer, add_schemas, describe, ref
 from apps.keys.permissions import require_scope
 from apps.keys.views import KeyedRequest, KeyedView
-from apps.workloads import services
+from apps.workloads import services, wanted
 from apps.workloads.api import inputs, schemas, shapes
 from apps.workloads.clock import now_ms
 from apps.workloads.services import reading
@@ -64,7 +64,7 @@ class ResubmitView(KeyedView):
             by=request.principal,
             requested_by=inputs.subject_of(request.principal),
             idempotency_key=body["idempotency_key"],
-            edits=inputs.members({name: body[name] for name in _EDITABLE if name in body}),
+            edits=wanted.members({name: body[name] for name in _EDITABLE if name in body}),
             now_ms=now_ms(),
         )
         made = admission.workload.workload_id

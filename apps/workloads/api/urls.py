@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from apps.workloads.api import approving, resubmitting, views, workers
+from apps.workloads.api import approving, resubmitting, schedules, views, workers
 
 urlpatterns = [
     path("workloads", views.WorkloadsView.as_view(), name="workloads"),
@@ -16,6 +16,10 @@ urlpatterns = [
         workers.EligibleWorkersView.as_view(),
         name="workload-eligible-workers",
     ),
+    path("schedules", schedules.SchedulesView.as_view(), name="schedules"),
+    path("schedules/<str:schedule_id>", schedules.ScheduleView.as_view(), name="schedule"),
+    path("schedules/<str:schedule_id>/pause", schedules.PauseView.as_view(), name="schedule-pause"),
+    path("schedules/<str:schedule_id>/resume", schedules.ResumeView.as_view(), name="schedule-resume"),
     path("workers", workers.WorkersView.as_view(), name="workers"),
     path("workers/register", workers.RegisterView.as_view(), name="workers-register"),
     path("workers/<str:worker_id>", workers.WorkerView.as_view(), name="worker"),

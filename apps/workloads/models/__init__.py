@@ -1,7 +1,8 @@
 """Durable work at rest, by subject: the work itself (`work.py`), decisions on it (`approving.py`),
-the workers that registered (`workers.py`)."""
+the workers that registered (`workers.py`), schedules (`schedules.py`)."""
 
 from apps.workloads.models.approving import Decision
+from apps.workloads.models.schedules import Schedule
 from apps.workloads.models.work import (
     Attempt,
     Checkpoint,
@@ -24,5 +25,6 @@ __all__ = [
     "RegisteredWorker",
     "Request",
     "Result",
+    "Schedule",
     "Workload",
 ]

@@ -5,6 +5,7 @@ import pytest
 from apps.keys.services import ensure_namespace
 from apps.state import programs, stores
 from apps.workloads import capabilities, declared, services
+from apps.workloads.capabilities import Cancelled, Failed
 from apps.workloads.clock import now_ms
 from apps.workloads.models import Result, Workload
 from apps.workloads.worker import Worker
@@ -12,7 +13,22 @@ from feltdb_engine import Mutation
 from tests.workloads.conftest import NAMESPACE, state_of
 from tests.workloads.test_worker import options
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = pytest.mark.django_db
+in_a_worker = pytest.mark.django_db(transaction=True)
+
+
+class Reading:
+    """As much of a context as programs need that run in no worker."""
+
+    def __init__(self, cancelled=False):
+        self._cancelled = cancelled
+
+    def cancelled(self):
+        return self._cancelled
+
+    def page(self, collection, *, after=None, limit=100):
+        return stores.store(NAMESPACE).page(collection, after=after, limit=limit).records
+
 
 ORDERS = {
     "a": {"status": "paid", "total": 1, "note": "tea"},
@@ -83,19 +99,29 @@ SEARCH_TEA = {"op": "search", "collection": "orders", "query": "tea"}
         ([{"op": "limit", "count": 0}], [1, 2], []),
     ],
 )
-def test_each_step_is_given_what_the_one_before_gave(declare, run, steps, input, output):
+def test_each_step_is_given_what_the_one_before_gave(declare, steps, input, output):
     declare("report", *steps)
-    assert output_of(run("report", input)) == output
+    found = declared.find(NAMESPACE, "report")
+    assert found is not None and found.program(input, Reading()) == output
 
 
 @pytest.mark.parametrize("op", [{"op": "filter_eq", "field": "a", "value": 1}, {"op": "limit", "count": 1}])
-def test_a_step_that_needs_an_array_and_is_given_none_fails_the_work(declare, run, op):
+def test_a_step_that_needs_an_array_and_is_given_none_fails(declare, op):
     declare("report", op)
-    work = run("report", {"a": 1})
-    assert state_of(work) == "DEAD_LETTER"
-    assert Workload.objects.get(pk=work.pk).last_failure == f"invalid_input: {op['op']} was given no array"
+    found = declared.find(NAMESPACE, "report")
+    with pytest.raises(Failed, match=f"{op['op']} was given no array") as failed:
+        found.program({"a": 1}, Reading())
+    assert failed.value.kind == "invalid_input"
 
 
+def test_a_program_gives_up_between_steps_when_it_is_asked_to(declare):
+    declare("report", {"op": "identity"})
+    found = declared.find(NAMESPACE, "report")
+    with pytest.raises(Cancelled):
+        found.program(1, Reading(cancelled=True))
+
+
+@in_a_worker
 def test_a_record_that_no_door_would_have_let_in_fails_the_work_and_says_where(declare, run):
     declare("report", raw={"steps": [{"op": "drop"}]})
     work = run("report")
@@ -105,6 +131,7 @@ def test_a_record_that_no_door_would_have_let_in_fails_the_work_and_says_where(d
     )
 
 
+@in_a_worker
 def test_work_for_an_undeclared_program_waits_and_runs_once_it_is_declared(declare, run):
     work = run("report", 7)
     assert state_of(work) == "READY"
@@ -112,6 +139,7 @@ def test_work_for_an_undeclared_program_waits_and_runs_once_it_is_declared(decla
     assert Worker(options()).run_once() == 1 and output_of(work) == 7
 
 
+@in_a_worker
 def test_a_program_is_its_namespaces_own(declare, run, command):
     declare("report", {"op": "identity"})
     ensure_namespace("other")
@@ -119,6 +147,7 @@ def test_a_program_is_its_namespaces_own(declare, run, command):
     assert state_of(run("report")) == "SUCCEEDED" and state_of(foreign) == "READY"
 
 
+@in_a_worker
 def test_what_is_installed_goes_before_what_is_declared(declare, run, monkeypatch):
     monkeypatch.setattr(capabilities, "_registry", dict(capabilities._registry))
     capabilities.capability("report")(lambda input, context: "installed")
@@ -126,6 +155,7 @@ def test_what_is_installed_goes_before_what_is_declared(declare, run, monkeypatc
     assert output_of(run("report")) == "installed"
 
 
+@in_a_worker
 def test_a_declared_program_reads_under_the_works_authority_and_no_system_collection(declare, run):
     declare("report", {"op": "search", "query": "x"})
     work = run("report", {"collection": "_flow_capabilities"})

@@ -136,7 +136,7 @@ def test_what_cannot_be_a_schedule_or_never_work_is_refused(define, members, cod
 @pytest.mark.parametrize(
     ("values", "constraint"),
     [
-        ({"state": "lost"}, "schedule_state_is_known"),
+        ({"state": "lost", "next_at_ms": None}, "schedule_state_is_known"),
         ({"missed": "some"}, "schedule_missed_is_known"),
         ({"state": "paused"}, "schedule_due_only_if_active"),
         ({"expression": ""}, "schedule_is_named"),

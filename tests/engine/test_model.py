@@ -58,6 +58,7 @@ class StoreAgainstModel(RuleBasedStateMachine):
         self.live: dict[tuple[str, str], Any] = {}
         self.versions: dict[tuple[str, str], int] = {}
         self.told: list[tuple[str, str, int, Any]] = []
+        self.revisions: list[int] = []  # where a transaction ends
         self.outcomes: dict[str, tuple[int, tuple[int, ...]]] = {}
         self.boots = 1
 
@@ -99,6 +100,7 @@ class StoreAgainstModel(RuleBasedStateMachine):
         result = self.store.commit(changes, **named)
         self.live, self.versions = live, counted
         self.told += told
+        self.revisions.append(len(self.told))
         assert not result.duplicate
         assert (result.revision, result.versions) == (len(self.told), after)
         if identity is not None:

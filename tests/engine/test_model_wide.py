@@ -193,6 +193,31 @@ class WiderModel(StoreAgainstModel):
         its = [(one.kind, one.key, one.version) for one in self.store.history(*key).operations]
         assert its == [one[:3] for one in mine]
 
+    @rule(collection=collections, where=wheres, data=st.data())
+    def as_of(self, collection: str, where: Any, data: Any) -> None:
+        revision = data.draw(st.sampled_from([0, *self.revisions]))
+        live: dict[str, tuple[int, Any]] = {}
+        for kind, key, version, value in self.told[:revision]:
+            live[key] = (version, value)
+            if kind == "delete":
+                del live[key]
+        past = self.store.as_of(revision)
+        for key in {one[1] for one in self.told}:
+            record = past.get(key)
+            assert (record is not None) == (key in live)
+            if record is not None:
+                assert record.version == live[key][0] and same_json(record.value, live[key][1])
+        expected = sorted(
+            (
+                key.partition(":")[2]
+                for key, (_, value) in live.items()
+                if key.startswith(f"{collection}:") and holds(where, value)
+            ),
+            key=str.encode,
+        )
+        assert [record.id for record in past.query(collection, where=where, limit=1000).records] == expected
+        assert past.count(collection, where) == len(expected)
+
     @rule()
     def back_up_and_go_on_with_what_is_restored(self) -> None:
         self.lives += 1
@@ -214,7 +239,7 @@ class WiderModel(StoreAgainstModel):
 
 
 WiderModel.TestCase.settings = settings(
-    max_examples=25,
+    max_examples=15,
     stateful_step_count=30,
     deadline=None,
     print_blob=True,

@@ -18,7 +18,8 @@ from apps.state.limits import (
     SEARCH_MAX,
 )
 from apps.state.reading import ABSENT, invalid
-from feltdb_engine.limits import INDEX_MAX_FIELDS, SEARCH_TEXT_MAX_CHARS
+from feltdb_engine import Predicate
+from feltdb_engine.limits import BASIS_MAX_PREDICATES, BASIS_MAX_RECORDS, INDEX_MAX_FIELDS, SEARCH_TEXT_MAX_CHARS
 
 _FIELD_BYTES = 1024
 
@@ -27,7 +28,7 @@ _FIELD_BYTES = 1024
 class Query:
     """What to look for. `where` is the engine's tree, None for everything; `select` the paths to keep.
 
-    `count` asks how many match in all; then `limit` may be 0, for the number alone.
+    `count` asks how many match in all; then `limit` may be 0, for the number alone. `as_of` is an earlier revision.
     """
 
     collection: str
@@ -37,6 +38,7 @@ class Query:
     cursor: str | None
     select: tuple[str, ...] | None
     count: bool
+    as_of: int | None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -48,7 +50,17 @@ class Search:
     cursor: str | None
 
 
-_QUERY = frozenset({"collection", "where", "orderBy", "order_by", "limit", "cursor", "select", "count"})
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Basis:
+    """What a later commit is to rest on: records, as collection and id, and conditions over collections."""
+
+    records: tuple[tuple[str, str], ...]
+    predicates: tuple[Predicate, ...]
+
+
+_QUERY = frozenset(
+    {"collection", "where", "orderBy", "order_by", "limit", "cursor", "select", "count"} | {"asOf", "as_of"}
+)
 
 
 def query(body: Any) -> Query:
@@ -56,6 +68,7 @@ def query(body: Any) -> Query:
     members = reading.an_object(body, "", _QUERY)
     order = reading.one_of(members, "orderBy", "order_by", "")
     count = reading.flag(members.get("count", ABSENT), "/count")
+    as_of = reading.one_of(members, "asOf", "as_of", "")
     return Query(
         collection=reading.collection_name(members.get("collection"), pointer="/collection"),
         where=_where(members.get("where")),
@@ -64,6 +77,7 @@ def query(body: Any) -> Query:
         cursor=_cursor(members),
         select=_select(members.get("select")),
         count=count,
+        as_of=None if as_of is ABSENT or as_of is None else reading.whole(as_of, "/asOf", low=0),
     )
 
 
@@ -77,6 +91,36 @@ def search(body: Any) -> Search:
     if type(text) is not str or not 1 <= len(text) <= SEARCH_TEXT_MAX_CHARS:
         raise invalid(f"A text of 1 to {SEARCH_TEXT_MAX_CHARS} characters is needed here.", pointer="/query")
     return Search(text=text, limit=_limit(members, SEARCH_DEFAULT, low=1, high=SEARCH_MAX), cursor=_cursor(members))
+
+
+_BASIS = frozenset({"records", "predicates"})
+_READ = frozenset({"collection", "id"})
+_PREDICATE = frozenset({"collection", "where"})
+
+
+def basis(body: Any) -> Basis:
+    """Read the body of a read basis."""
+    members = reading.an_object(body, "", _BASIS)
+    records = reading.an_array(members.get("records", []), "/records", at_most=BASIS_MAX_RECORDS)
+    predicates = reading.an_array(members.get("predicates", []), "/predicates", at_most=BASIS_MAX_PREDICATES)
+    if not records and not predicates:
+        raise invalid("A read basis names at least one record or predicate.", pointer="")
+    return Basis(
+        records=tuple(_read(item, f"/records/{at}") for at, item in enumerate(records)),
+        predicates=tuple(_predicate(item, f"/predicates/{at}") for at, item in enumerate(predicates)),
+    )
+
+
+def _read(item: Any, pointer: str) -> tuple[str, str]:
+    members = reading.an_object(item, pointer, _READ)
+    collection = reading.collection_name(members.get("collection"), pointer=f"{pointer}/collection")
+    return collection, reading.record_id(members.get("id"), pointer=f"{pointer}/id")
+
+
+def _predicate(item: Any, pointer: str) -> Predicate:
+    members = reading.an_object(item, pointer, _PREDICATE)
+    collection = reading.collection_name(members.get("collection"), pointer=f"{pointer}/collection")
+    return Predicate(collection=collection, where=_where(members.get("where"), f"{pointer}/where"))
 
 
 _INDEX = frozenset({"fields"})
@@ -103,15 +147,15 @@ def _cursor(members: dict[str, Any]) -> str | None:
     return cursor
 
 
-def _where(value: Any) -> dict[str, Any] | None:
+def _where(value: Any, pointer: str = "/where") -> dict[str, Any] | None:
     if value is None:
         return None
     if type(value) is list:
-        items = reading.an_array(value, "/where", at_most=QUERY_CONDITIONS)
-        return {"all": [_condition(item, f"/where/{at}") for at, item in enumerate(items)]} if items else None
+        items = reading.an_array(value, pointer, at_most=QUERY_CONDITIONS)
+        return {"all": [_condition(item, f"{pointer}/{at}") for at, item in enumerate(items)]} if items else None
     if type(value) is dict and not value:
         return None
-    return _condition(value, "/where")
+    return _condition(value, pointer)
 
 
 _SHORT_OPERATORS = {

@@ -1,8 +1,10 @@
 """What every operation of this room is told about its caller. Not here: how it is found out (`api/base.py`)."""
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from apps.state.limits import READ_MARGIN_S
 from feltdb_engine import Actor
 
 
@@ -23,3 +25,8 @@ class Call:
     transaction_id: str | None = None
     collections: frozenset[str] | None = None
     require_still_held: Callable[[], None] = lambda: None
+
+    @property
+    def read_until(self) -> float:
+        """When a read that can be continued stops and answers what it has, so that it answers before the deadline."""
+        return self.deadline - min(READ_MARGIN_S, max(0.0, self.deadline - time.monotonic()) / 10)

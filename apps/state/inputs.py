@@ -23,7 +23,7 @@ from apps.state.limits import (
 )
 from apps.state.reading import ABSENT, invalid
 from feltdb_engine import Cursor, Mutation, Precondition
-from feltdb_engine.limits import TRANSACTION_MAX_MUTATIONS
+from feltdb_engine.limits import BASIS_MAX_CHARS, FENCES_MAX, TRANSACTION_MAX_MUTATIONS
 from feltdb_engine.model import JSONObject, MutationKind
 
 
@@ -45,11 +45,15 @@ class Swap:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Transaction:
-    """Several changes and what must hold for them, under an id of the client's if it gave one."""
+    """Several changes and what must hold for them, under an id of the client's if it gave one.
+
+    `fences` are tokens of read bases.
+    """
 
     transaction_id: str | None
     mutations: tuple[Mutation, ...]
     preconditions: tuple[Precondition, ...]
+    fences: tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -121,8 +125,7 @@ def transaction(body: Any) -> Transaction:
     if not operations:
         raise invalid("A transaction needs at least one operation.", pointer="/operations")
     conditions = reading.an_array(members.get("preconditions", []), "/preconditions", at_most=TRANSACTION_MAX_MUTATIONS)
-    if reading.an_array(members.get("fences", []), "/fences", at_most=TRANSACTION_MAX_MUTATIONS):
-        raise invalid("Fences are not served by this version.", pointer="/fences")
+    fences = reading.an_array(members.get("fences", []), "/fences", at_most=FENCES_MAX)
     mutations = tuple(_mutation(item, f"/operations/{at}") for at, item in enumerate(operations))
     _refuse_twice(mutations)
     return Transaction(
@@ -131,7 +134,15 @@ def transaction(body: Any) -> Transaction:
         preconditions=tuple(
             each for at, item in enumerate(conditions) for each in _preconditions(item, f"/preconditions/{at}")
         ),
+        fences=tuple(_fence(item, f"/fences/{at}") for at, item in enumerate(fences)),
     )
+
+
+def _fence(item: Any, pointer: str) -> str:
+    """Read a fence: a token, or the whole answer that gave it, as the reference's clients send it."""
+    if type(item) is dict:
+        return reading.text(item.get("token"), f"{pointer}/token", max_bytes=BASIS_MAX_CHARS)
+    return reading.text(item, pointer, max_bytes=BASIS_MAX_CHARS)
 
 
 _OPERATION = frozenset(

@@ -37,6 +37,9 @@ QUERY_CONDITIONS = 256
 QUERY_ORDER_FIELDS = 16
 QUERY_SELECT_FIELDS = 64
 
+# A scan stops this long before the request's deadline, and answers with a cursor to go on from.
+READ_MARGIN_S = 0.25
+
 # Search, as the reference bounds it: it reads every record until it has found enough.
 SEARCH_DEFAULT = 50
 SEARCH_MAX = 500

@@ -7,7 +7,7 @@ from typing import Any
 
 from apps.state.services.position import Collection, Runtime
 from apps.state.services.queries import Found
-from feltdb_engine import Actor, Changes, CommitResult, IndexInfo, Operation, Record
+from feltdb_engine import Actor, Changes, CommitResult, IndexInfo, Operation, ReadBasis, Record
 
 NOT_PROVENANCE = frozenset({"value", "previous_version"})
 
@@ -43,6 +43,12 @@ def found(result: Found) -> dict[str, Any]:
         "plan": result.plan,
     }
     return page if result.count is None else {**page, "count": result.count}
+
+
+def basis(found: ReadBasis) -> dict[str, Any]:
+    """Return a read basis; an absent record is null."""
+    records = [None if each is None else record(each) for each in found.records]
+    return {"token": found.token, "revision": found.revision, "records": records}
 
 
 def provenance(change: Operation) -> dict[str, Any]:

@@ -192,7 +192,8 @@ def test_preconditions_decide_over_the_whole_transaction(client, condition, hold
             {"operations": [operation(value={})], "preconditions": [operation(pointer="a", equals=1)]},
             "/preconditions/0/pointer",
         ),
-        ({"operations": [operation(value={})], "fences": [{}]}, "/fences"),
+        ({"operations": [operation(value={})], "fences": [{}]}, "/fences/0/token"),
+        ({"operations": [operation(value={})], "fences": [7]}, "/fences/0"),
         ({"operations": [operation(value={})], "more": 1}, "/more"),
     ],
 )

@@ -58,12 +58,12 @@ LIMIT = query_parameter(
     "limit", "Items at most.", {"type": "integer", "minimum": 1, "maximum": PAGE_MAX, "default": PAGE_DEFAULT}
 )
 CURSOR = query_parameter("cursor", "`next_cursor` of the page before.")
-_IF_MATCH = header_parameter("If-Match", "Versions in quotes, or `*`: refused with 412 unless the record has one.")
-_IF_NONE_MATCH = header_parameter("If-None-Match", "Versions in quotes, or `*`: the opposite; a read answers 304.")
-_KEY = header_parameter("Idempotency-Key", "The transaction's id: the same request with it is done once.")
+IF_MATCH = header_parameter("If-Match", "Versions in quotes, or `*`: refused with 412 unless the record has one.")
+IF_NONE_MATCH = header_parameter("If-None-Match", "Versions in quotes, or `*`: the opposite; a read answers 304.")
+KEY = header_parameter("Idempotency-Key", "The transaction's id: the same request with it is done once.")
 READ = ("FeltDB-Revision",)
 _READ_ONE = ("FeltDB-Revision", "ETag")
-_WRITE = ("FeltDB-Revision", "ETag", "Idempotent-Replay")
+WRITE = ("FeltDB-Revision", "ETag", "Idempotent-Replay")
 STORAGE = (
     "STORAGE_ERROR",
     "STORAGE_UNAVAILABLE",
@@ -112,17 +112,17 @@ create_record = describe(
     "create_record",
     "Create a record",
     tag=TAG,
-    parameters=[COLLECTION, _KEY],
+    parameters=[COLLECTION, KEY],
     body=ref("NewRecord"),
     body_examples={"an id of yours": {"id": "o-1", **ORDER}, "an id made here": ORDER},
-    answers={201: Answer("Created.", ref("Record"), RECORD, (*_WRITE, "Location"))},
+    answers={201: Answer("Created.", ref("Record"), RECORD, (*WRITE, "Location"))},
     errors=["CONFLICT", *COMMIT],
 )
 read_record = describe(
     "read_record",
     "Read a record",
     tag=TAG,
-    parameters=[COLLECTION, ID, _IF_MATCH, _IF_NONE_MATCH],
+    parameters=[COLLECTION, ID, IF_MATCH, IF_NONE_MATCH],
     answers={
         200: Answer("The record.", ref("Record"), RECORD, _READ_ONE),
         304: Answer("The record has a version that If-None-Match lists.", headers=_READ_ONE),
@@ -133,12 +133,12 @@ put_record = describe(
     "put_record",
     "Store a whole record",
     tag=TAG,
-    parameters=[COLLECTION, ID, _IF_MATCH, _IF_NONE_MATCH, _KEY],
+    parameters=[COLLECTION, ID, IF_MATCH, IF_NONE_MATCH, KEY],
     body=schemas.VALUE,
     body_examples={"a value": ORDER},
     answers={
-        200: Answer("Replaced.", ref("Record"), RECORD, _WRITE),
-        201: Answer("Created.", ref("Record"), RECORD, _WRITE),
+        200: Answer("Replaced.", ref("Record"), RECORD, WRITE),
+        201: Answer("Created.", ref("Record"), RECORD, WRITE),
     },
     errors=["IF_MATCH_FAILED", *COMMIT],
 )
@@ -147,17 +147,17 @@ merge_record = describe(
     "Merge a patch into a record",
     tag=TAG,
     description="A merge patch (RFC 7396), applied in one step to the record as it is at that moment.",
-    parameters=[COLLECTION, ID, _IF_MATCH, _IF_NONE_MATCH, _KEY],
+    parameters=[COLLECTION, ID, IF_MATCH, IF_NONE_MATCH, KEY],
     body=schemas.VALUE,
     body_examples={"a patch": {"status": "paid", "note": None}},
-    answers={200: Answer("Merged.", ref("Record"), RECORD, _WRITE)},
+    answers={200: Answer("Merged.", ref("Record"), RECORD, WRITE)},
     errors=["NOT_FOUND", "IF_MATCH_FAILED", *COMMIT],
 )
 delete_record = describe(
     "delete_record",
     "Delete a record",
     tag=TAG,
-    parameters=[COLLECTION, ID, _IF_MATCH, _IF_NONE_MATCH, _KEY],
+    parameters=[COLLECTION, ID, IF_MATCH, IF_NONE_MATCH, KEY],
     answers={204: Answer("Gone.", headers=("FeltDB-Revision", "Idempotent-Replay"))},
     errors=["NOT_FOUND", "IF_MATCH_FAILED", *COMMIT],
 )
@@ -165,10 +165,10 @@ swap_record = describe(
     "compare_and_set",
     "Compare and set",
     tag=TAG,
-    parameters=[COLLECTION, ID, _KEY],
+    parameters=[COLLECTION, ID, KEY],
     body=ref("Swap"),
     body_examples={"from version 1": {"expectedVersion": 1, "value": {**ORDER, "status": "paid"}}},
-    answers={200: Answer("Stored.", ref("Swapped"), {"updated": True, "currentVersion": 1, "item": RECORD}, _WRITE)},
+    answers={200: Answer("Stored.", ref("Swapped"), {"updated": True, "currentVersion": 1, "item": RECORD}, WRITE)},
     errors=["VERSION_CONFLICT", *COMMIT],
 )
 transact = describe(
@@ -191,7 +191,7 @@ transact = describe(
         200: Answer("Committed before, by this very request.", ref("Outcome"), {**OUTCOME, "duplicate": True}),
         201: Answer("Committed.", ref("Outcome"), OUTCOME, READ),
     },
-    errors=["PRECONDITION_FAILED", *COMMIT],
+    errors=["PRECONDITION_FAILED", "FENCE_BROKEN", "INVALID_QUERY", *COMMIT],
 )
 transaction_outcome = describe(
     "read_transaction",

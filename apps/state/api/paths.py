@@ -16,6 +16,7 @@ from apps.http.errors import ApiError
 RAW_PREFIXES = (
     "/v1/collections/",
     "/v1/transactions/",
+    "/v1/capabilities/",
     "/collections/",
     "/transactions/",
     "/provenance/",

@@ -43,7 +43,7 @@ class QueryView(StateView):
             },
         },
         answers={200: Answer("A page of what matches.", ref("QueryResult"), _FOUND, described.READ)},
-        errors=[*_BOUNDED, *described.STORAGE],
+        errors=[*_BOUNDED, "FEED_COMPACTED", "CURSOR_AHEAD", *described.STORAGE],
     )
     def post(self, request: KeyedRequest) -> HttpResponse:
         """Find records, count them, or both."""
@@ -71,6 +71,42 @@ class SearchView(StateView):
         """Find records by text."""
         found = queries.search(self.call(request), collection_in(collection), asking.search(request.data))
         return reply(shapes.found(found), revision=found.revision)
+
+
+class BasisView(StateView):
+    """What a transaction is to rest on."""
+
+    scopes = {"POST": "state:read"}
+
+    @describe(
+        "read_basis",
+        "Read what a transaction is to rest on",
+        tag=described.TAG,
+        description=(
+            "A transaction with the token among its `fences` commits only while every record has the version read "
+            "here, or is still absent, and the same records match each predicate in the same versions."
+        ),
+        body=ref("NewBasis"),
+        body_examples={
+            "an order, and all that wait": {
+                "records": [{"collection": "orders", "id": "o-1"}],
+                "predicates": [{"collection": "orders", "where": [{"field": "status", "op": "eq", "value": "new"}]}],
+            }
+        },
+        answers={
+            200: Answer(
+                "The token, and the records.",
+                ref("Basis"),
+                {"token": "hVv9cGkA1yJbMSwi...", "revision": 1, "records": [described.RECORD]},
+                described.READ,
+            )
+        },
+        errors=["INVALID_QUERY", "SCAN_LIMIT_EXCEEDED", *described.STORAGE],
+    )
+    def post(self, request: KeyedRequest) -> HttpResponse:
+        """Return the token and the records."""
+        found = queries.basis(self.call(request), asking.basis(request.data))
+        return reply(shapes.basis(found), revision=found.revision)
 
 
 class HistoryView(StateView):

@@ -1,4 +1,4 @@
-"""Routes that share a path: an action on a collection, and the record that happens to have the action's name.
+"""Routes that share a path: an action, and the thing that happens to have the action's name.
 
 Any text may be a record's id, so `POST /collections/orders/search` must not hide the record `search`.
 """
@@ -11,15 +11,13 @@ from django.http.response import HttpResponseBase
 from rest_framework.views import APIView
 
 
-def action(view: type[APIView], *, beside: type[APIView], record: str) -> Callable[..., HttpResponseBase]:
-    """Return a view function: `view` for the methods it has, `beside` as the record of this id for all others."""
+def action(view: type[APIView], *, beside: type[APIView], **named: str) -> Callable[..., HttpResponseBase]:
+    """Return a view function: `view` for the methods it has, `beside` as the thing so named for all others."""
     here, there = view.as_view(), beside.as_view()
     methods = frozenset(name.upper() for name in view.http_method_names if name != "options" and hasattr(view, name))
 
-    def either(request: HttpRequest, collection: str) -> HttpResponseBase:
-        if request.method in methods:
-            return here(request, collection=collection)
-        return there(request, collection=collection, record=record)
+    def either(request: HttpRequest, **segments: str) -> HttpResponseBase:
+        return here(request, **segments) if request.method in methods else there(request, **segments, **named)
 
     function: Any = either
     function.cls, function.beside, function.initkwargs, function.csrf_exempt = view, beside, {}, True

@@ -40,6 +40,7 @@ def _array(items: Schema, **more: Any) -> Schema:
     return {"type": "array", "items": items, **more}
 
 
+_OP: Schema = {"enum": ["identity", "search", "filter_eq", "project", "limit"]}
 _NULLABLE: Schema = {"type": ["string", "null"]}
 
 SCHEMAS: dict[str, Schema] = {
@@ -131,7 +132,16 @@ SCHEMAS: dict[str, Schema] = {
                 "description": "Makes the request repeatable; made by the server if left out.",
             },
             "preconditions": _array(ref("Precondition"), maxItems=10_000),
-            "fences": _array({}, maxItems=0),
+            "fences": _array(
+                {
+                    "description": "A token of a read basis, or the whole answer that gave it.",
+                    "anyOf": [
+                        {"type": "string"},
+                        {"type": "object", "required": ["token"], "properties": {"token": {"type": "string"}}},
+                    ],
+                },
+                maxItems=16,
+            ),
         },
     ),
     "TransactionOperation": _object(
@@ -191,6 +201,7 @@ SCHEMAS: dict[str, Schema] = {
             "cursor": {"type": ["string", "null"]},
             "select": _array({"type": "string"}, maxItems=64, description="Paths to keep of each value."),
             "count": {"type": "boolean", "description": "How many match in all; with `limit` 0, nothing else."},
+            "asOf": {**INTEGER, "description": "An earlier revision to ask about, as far back as the feed goes."},
         },
     ),
     "Search": _object(
@@ -209,6 +220,39 @@ SCHEMAS: dict[str, Schema] = {
         },
         {"count": {**INTEGER, "description": "How many match in all, where that was asked."}},
     ),
+    "NewBasis": _object(
+        {},
+        {
+            "records": _array(_object({"collection": COLLECTION, "id": RECORD_ID}), maxItems=1000),
+            "predicates": _array(
+                _object(
+                    {"collection": COLLECTION},
+                    {"where": {"anyOf": [ref("Condition"), _array(ref("Condition"), maxItems=100), {"type": "null"}]}},
+                ),
+                maxItems=16,
+            ),
+        },
+        description="At least one of either.",
+    ),
+    "Basis": _object(
+        {
+            "token": {"type": "string", "description": "What `fences` of a transaction takes."},
+            "revision": INTEGER,
+            "records": _array({"anyOf": [ref("Record"), {"type": "null"}]}, description="In the order asked."),
+        }
+    ),
+    "Program": _object(
+        {"steps": _array({"type": "object", "required": ["op"], "properties": {"op": _OP}}, minItems=1, maxItems=16)}
+    ),
+    "Capability": _object(
+        {
+            "name": {"type": "string"},
+            "steps": _array({"type": "object"}),
+            "version": VERSION,
+            "updated_at_ms": INTEGER,
+        }
+    ),
+    "CapabilityPage": _object({"capabilities": _array(ref("Capability")), "next_cursor": CURSOR}),
     "History": _object({"operations": _array(ref("Operation")), "next_cursor": CURSOR}),
     "Provenance": _object(
         {

@@ -2,7 +2,7 @@
 
 from django.urls import path, register_converter
 
-from apps.state.api import documents, events, questions, views
+from apps.state.api import capabilities, documents, events, questions, views
 from apps.state.api.paths import SegmentConverter
 from apps.state.api.routing import action
 
@@ -11,6 +11,7 @@ register_converter(SegmentConverter, "segment")
 _COLLECTION = "collections/<segment:collection>"
 _RECORD = f"{_COLLECTION}/<segment:record>"
 _search = action(questions.SearchView, beside=views.RecordView, record="search")
+_read_basis = action(questions.BasisView, beside=views.TransactionView, transaction="read-basis")
 _provenance = questions.ProvenanceView.as_view()
 
 shared = [
@@ -24,6 +25,7 @@ shared = [
     path(f"{_COLLECTION}/indexes/<segment:index>", questions.IndexView.as_view(), name="index"),
     path("query", questions.QueryView.as_view(), name="query"),
     path("transactions", views.TransactionsView.as_view(), name="transactions"),
+    path("transactions/read-basis", _read_basis, name="read-basis"),
     path("transactions/<segment:transaction>", views.TransactionView.as_view(), name="transaction"),
     path("events", events.EventsView.as_view(), name="events"),
     path("revision", views.RevisionView.as_view(), name="revision"),
@@ -34,6 +36,8 @@ shared = [
 urlpatterns = [
     *shared,
     path("changes", views.ChangesView.as_view(), name="changes"),
+    path("capabilities", capabilities.CapabilitiesView.as_view(), name="capabilities"),
+    path("capabilities/<segment:name>", capabilities.CapabilityView.as_view(), name="capability"),
     path("openapi.json", documents.openapi, name="openapi"),
     path("docs", documents.docs, name="docs"),
 ]
@@ -42,5 +46,6 @@ aliases = [
     *shared,
     path("provenance/<segment:collection>/<segment:record>", _provenance),
     path("capabilities/search/<segment:collection>", _search),
+    path("capabilities/<segment:name>", capabilities.ReferenceCapabilityView.as_view()),
 ]
 """The same views under the reference's names. They are not in the OpenAPI document: `/v1` is the canonical form."""

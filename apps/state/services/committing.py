@@ -19,6 +19,7 @@ def commit(
     mutations: Sequence[Mutation],
     preconditions: Sequence[Precondition] = (),
     *,
+    fences: Sequence[str] = (),
     payload_hash: bytes | None = None,
 ) -> CommitResult:
     """Commit as `call` says.
@@ -29,6 +30,7 @@ def commit(
         done = opened.commit(
             mutations,
             preconditions=preconditions,
+            fences=fences,
             transaction_id=call.transaction_id,
             payload_hash=payload_hash,
             actor=call.actor,

@@ -48,7 +48,9 @@ def changes(call: Call, wanted: ChangesRequest) -> Changes:
     """
     opened = store(call.namespace)
     collections = seen_by(call, wanted.collections)
-    found = opened.changes(beginning(opened, wanted.after), limit=wanted.limit, collections=collections)
+    found = opened.changes(
+        beginning(opened, wanted.after), limit=wanted.limit, collections=collections, deadline=call.read_until
+    )
     if found.operations or not wanted.wait_s:
         return found
     with _waiters, budget.waiting(wanted.wait_s):

@@ -28,7 +28,9 @@ def past(call: Call, collection: str, record_id: str, wanted: PageRequest) -> Pa
     bound_to = cursors.binding("history", call.namespace, collection, record_id)
     position = cursors.decode(bound_to, wanted.cursor)
     revision = opened.head().sequence
-    found = opened.history(collection, record_id, wanted.limit, from_sequence=_sequence(position))
+    found = opened.history(
+        collection, record_id, wanted.limit, from_sequence=_sequence(position), deadline=call.read_until
+    )
     if not found.operations and position is None and opened.get(f"{collection}:{record_id}") is None:
         raise not_found()
     following = None if found.next_sequence is None else str(found.next_sequence)

@@ -19,6 +19,8 @@ FEATURES = (
     "queries",
     "count",
     "search",
+    "as_of",
+    "fences",
     "indexes",
     "history",
     "change_feed",

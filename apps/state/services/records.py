@@ -64,7 +64,7 @@ def read(call: Call, collection: str, record_id: str) -> Read:
     may_read(call, collection)
     opened = store(call.namespace)
     revision = opened.head().sequence  # before the read: the answer holds at least this much
-    found = opened.get(f"{collection}:{record_id}")
+    found = opened.get(f"{collection}:{record_id}", deadline=call.deadline)
     if found is None:
         raise not_found()
     return Read(record=found, revision=revision)
@@ -76,7 +76,9 @@ def page(call: Call, collection: str, wanted: PageRequest) -> RecordPage:
     opened = store(call.namespace)
     bound_to = cursors.binding("records", call.namespace, collection)
     revision = opened.head().sequence
-    found = opened.page(collection, after=cursors.decode(bound_to, wanted.cursor), limit=wanted.limit)
+    found = opened.page(
+        collection, after=cursors.decode(bound_to, wanted.cursor), limit=wanted.limit, deadline=call.deadline
+    )
     return RecordPage(records=found.records, next_cursor=cursors.encode(bound_to, found.next_after), revision=revision)
 
 
@@ -109,6 +111,20 @@ def merge(
     """Apply a merge patch (RFC 7396) in one step, whoever else writes. Raises NOT_FOUND, IF_MATCH_FAILED."""
     may_write(call, collection)
     return _conditional(call, "merge", collection, record_id, patch, conditions)
+
+
+def put_own(
+    call: Call, collection: str, record_id: str, value: Mapping[str, Any], conditions: Conditions = NO_CONDITIONS
+) -> Written:
+    """Store a record of FeltDB's own, for the route that such records are written through; as `put` otherwise."""
+    may_read(call, collection)
+    return _conditional(call, "put", collection, record_id, value, conditions)
+
+
+def delete_own(call: Call, collection: str, record_id: str, conditions: Conditions = NO_CONDITIONS) -> Written:
+    """Remove a record of FeltDB's own, for the route that such records are written through; as `delete` otherwise."""
+    may_read(call, collection)
+    return _conditional(call, "delete", collection, record_id, None, conditions)
 
 
 def delete(call: Call, collection: str, record_id: str, conditions: Conditions = NO_CONDITIONS) -> Written:

@@ -12,7 +12,8 @@ from apps.state.services.committing import commit
 from apps.state.services.doors import may_read, may_write
 from apps.state.stores import store
 from feltdb_engine import CommitResult
-from feltdb_engine.errors import IdempotencyConflict, PreconditionFailed, RecordNotFound
+from feltdb_engine.errors import FenceBroken, IdempotencyConflict, PreconditionFailed, RecordNotFound
+from feltdb_engine.fences import parse
 
 # The reference names what was found, not what was asked for.
 _FOUND = {"absent": "present", "present": "missing"}
@@ -22,21 +23,31 @@ def run(call: Call, wanted: Transaction) -> CommitResult:
     """Commit the transaction, whole or not at all.
 
     Without an id of the client's it gets one here, so that its outcome can always be asked for. Raises
-    PRECONDITION_FAILED with `failure` and `committed: false`, IDEMPOTENCY_CONFLICT, COMMIT_UNKNOWN and the
-    engine's refusals.
+    PRECONDITION_FAILED and FENCE_BROKEN with `failure` and `committed: false`, IDEMPOTENCY_CONFLICT, COMMIT_UNKNOWN
+    and the engine's refusals.
     """
     for mutation in wanted.mutations:
         may_write(call, mutation.collection)
     for condition in wanted.preconditions:
         may_read(call, condition.collection)
+    opened = store(call.namespace)
+    if call.collections is not None:
+        _may_read_fenced(call, wanted.fences, opened.store_id)
     call = replace(call, transaction_id=wanted.transaction_id or str(uuid_utils.uuid7()))
     try:
-        return commit(store(call.namespace), call, wanted.mutations, wanted.preconditions)
+        return commit(opened, call, wanted.mutations, wanted.preconditions, fences=wanted.fences)
     except PreconditionFailed as error:
         details = dict(error.details)
         raise _refused({**details, "predicate": _FOUND.get(details["predicate"], details["predicate"])}) from error
     except RecordNotFound as error:
         raise _refused({"predicate": "missing", **error.details}) from error
+    except FenceBroken as error:
+        raise ApiError(
+            "FENCE_BROKEN",
+            "What the transaction rests on has changed since it was read; read again and decide again.",
+            committed=False,
+            failure=_broken(error.details),
+        ) from error
     except IdempotencyConflict as error:
         raise ApiError(
             "IDEMPOTENCY_CONFLICT",
@@ -52,6 +63,20 @@ def outcome(call: Call, transaction_id: str) -> CommitResult:
     if found is None:
         raise ApiError("NOT_FOUND", "No transaction with this id is known.")
     return found
+
+
+def _broken(details: dict[str, Any]) -> dict[str, Any]:
+    """Say it as other failures are said: `predicate` names the kind, so the place of a broken one is `condition`."""
+    said = {("condition" if name == "predicate" else name): value for name, value in details.items()}
+    return {"predicate": "fence", **said}
+
+
+def _may_read_fenced(call: Call, fences: tuple[str, ...], store_id: str) -> None:
+    """A token is no right: a refusal would tell of collections that the key does not open."""
+    for at, token in enumerate(fences):
+        fence = parse(token, store_id, f"/fences/{at}")
+        for collection in {each.collection for each in fence.records} | {each.collection for each in fence.predicates}:
+            may_read(call, collection.decode())
 
 
 def _refused(failure: dict[str, Any]) -> ApiError:

@@ -3,6 +3,7 @@
 Standalone: nothing of Django is imported here. The public names are those listed below; errors are in `errors.py`.
 """
 
+from feltdb_engine.compaction import Compaction
 from feltdb_engine.errors import EngineError
 from feltdb_engine.model import (
     JSON,
@@ -25,6 +26,7 @@ from feltdb_engine.model import (
     Record,
 )
 from feltdb_engine.past import Past
+from feltdb_engine.policy import Retention
 from feltdb_engine.store import Store
 
 __all__ = [
@@ -33,6 +35,7 @@ __all__ = [
     "Changes",
     "CollectionInfo",
     "CommitResult",
+    "Compaction",
     "Cursor",
     "EngineError",
     "Health",
@@ -48,5 +51,6 @@ __all__ = [
     "QueryResult",
     "ReadBasis",
     "Record",
+    "Retention",
     "Store",
 ]

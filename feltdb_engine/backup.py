@@ -3,37 +3,46 @@
     dest/MANIFEST.json      what the backup holds, with size and SHA-256 of each file, and of itself
     dest/manifest.json      the store's manifest
     dest/log/*.seg          the segments up to a frame's end that was durable when the backup began
+    dest/snapshots/*.snap   the snapshots the manifest names
 
 The log below the durable position never changes, so it is copied without stopping anyone; the view is not in it, since
 the log makes it. Both directions write to a hidden directory beside the target, force it, and rename it last: what
 has the target's name is whole. `MANIFEST.json` comes last into that directory.
 """
 
+import contextlib
+import fcntl
 import hashlib
 import os
+import re
 import secrets
 import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
-from feltdb_engine import exclusive, manifest, view
+from feltdb_engine import exclusive, manifest, snapshot, view
 from feltdb_engine.bundle import (
     MANIFEST_NAME,
     BackupInfo,
     FileEntry,
     check_files,
+    check_snapshots,
     encode,
     read_info,
+    read_manifest,
+    walk_frames,
     walk_log,
 )
+from feltdb_engine.compaction import files_kept
 from feltdb_engine.core import Core
 from feltdb_engine.durability import Durability
 from feltdb_engine.errors import BackupInvalid, DestinationExists
 from feltdb_engine.files import Files, OSFiles, write_whole
 from feltdb_engine.frame import Chain
+from feltdb_engine.manifest import Manifest
 from feltdb_engine.segment import segment_name
 from feltdb_engine.walk import Progress
 
@@ -43,14 +52,17 @@ _CHUNK = 1 << 20
 def backup(core: Core, durability: Durability, dest: Path, progress: Progress | None) -> BackupInfo:
     """Copy everything committed up to now. Raises DestinationExists."""
     _refuse_inside(core.path, dest)
-    with core.view.read() as txn:
-        state = view.state(txn)
-    durability.wait_position(state.position)
-    with _beside(core.files, dest) as partial:
+    with files_kept(core), _beside(core.files, dest) as partial:
+        kept = manifest.read(core.files, core.path) or core.manifest
+        with core.view.read() as txn:
+            state = view.state(txn)
+        durability.wait_position(state.position)
         core.files.step("backup begun")
         core.files.make_directory(partial / exclusive.LOG)
         entries = []
         for start in core.log.starts():
+            if start < kept.start.position:
+                continue  # passed by a compaction, and not removed yet
             if start >= state.position:
                 break
             end = min(start + core.log.capacity, state.position)
@@ -60,7 +72,14 @@ def backup(core: Core, durability: Durability, dest: Path, progress: Progress | 
             if progress is not None:
                 progress(end, state.position)
         core.files.force_names(partial / exclusive.LOG)
-        manifest.write(core.files, partial, core.manifest)
+        if kept.snapshots:
+            core.files.make_directory(partial / snapshot.DIRECTORY)
+            for ref in kept.snapshots:
+                name = f"{snapshot.DIRECTORY}/{snapshot.name_of(ref.position)}"
+                entries.append(_copy(core.files, core.path / name, partial, name, ref.bytes))
+                core.files.step("backup snapshot copied")
+            core.files.force_names(partial / snapshot.DIRECTORY)
+        manifest.write(core.files, partial, kept)
         entries.append(_entry(partial, manifest.NAME))
         core.files.step("backup files whole")
         info = BackupInfo(
@@ -83,6 +102,7 @@ def verify_backup(path: str | Path, progress: Progress | None = None) -> BackupI
     path = Path(path).absolute()
     info = read_info(path)
     check_files(path, info)
+    check_snapshots(OSFiles(), path, info)
     walk = walk_log(OSFiles(), path, info, info.position, progress)
     chain = walk.chain
     if walk.findings or (chain.position, chain.crc, chain.sequence) != (info.position, info.crc, info.sequence):
@@ -110,20 +130,22 @@ def restore(
     _refuse_inside(source, dest)
     info = verify_backup(source, progress)
     target = _chain_at(source, info, to_revision)
+    kept = _manifest_at(source, info, target)
     with _beside(files, dest) as partial:
         files.step("restore begun")
         files.make_directory(partial / exclusive.LOG)
         files.make_directory(partial / exclusive.VIEW)
+        files.make_directory(partial / snapshot.DIRECTORY)
         for entry in info.files:
-            start = 0 if entry.name == manifest.NAME else int(Path(entry.name).stem)
-            if start >= target.position:
+            size = _restored_bytes(entry, target, kept)
+            if not size:
                 continue
-            size = entry.size if entry.name == manifest.NAME else min(entry.size, target.position - start)
             copied = _copy(files, source / entry.name, partial, entry.name, size)
             if size == entry.size and copied != entry:
                 raise BackupInvalid("A file changed while it was restored.", file=entry.name)
             files.step("restore file copied")
-        for directory in (partial / exclusive.LOG, partial):
+        manifest.write(files, partial, kept)
+        for directory in (partial / exclusive.LOG, partial / snapshot.DIRECTORY, partial):
             files.force_names(directory)
         files.step("restore files whole")
         with Store.open(partial, create=False, files=files) as store:
@@ -153,6 +175,30 @@ def _chain_at(source: Path, info: BackupInfo, revision: int | None) -> Chain:
     if not walk.frames:
         raise BackupInvalid(f"Revision {revision} lies before the first timeline.")
     return walk.chain
+
+
+def _manifest_at(source: Path, info: BackupInfo, target: Chain) -> Manifest:
+    """The store's manifest with the snapshots that are whole at the target. Raises BackupInvalid."""
+    found = read_manifest(OSFiles(), source, info)
+    whole = tuple(one for one in found.snapshots if one.until <= target.position)
+    if found.start.position and not whole:
+        first = min(one.until for one in found.snapshots)
+        earliest = next(
+            (one.last for one in walk_frames(OSFiles(), source, found, info.position) if one.end >= first),
+            info.sequence,
+        )
+        raise BackupInvalid(
+            f"Revision {target.sequence} lies before the oldest snapshot; the earliest to restore is {earliest}."
+        )
+    return replace(found, snapshots=whole)
+
+
+def _restored_bytes(entry: FileEntry, target: Chain, kept: Manifest) -> int:
+    """How much of a file of the backup the restored store needs."""
+    kind, _, name = entry.name.rpartition("/")
+    if kind == exclusive.LOG:
+        return min(entry.size, max(0, target.position - int(Path(name).stem)))
+    return entry.size if name in {snapshot.name_of(one.position) for one in kept.snapshots} else 0
 
 
 def _copy(files: Files, source: Path, partial: Path, name: str, size: int) -> FileEntry:
@@ -196,9 +242,13 @@ def _beside(files: Files, dest: Path) -> Iterator[Path]:
     if os.path.lexists(dest):
         raise DestinationExists(f"{dest} is there already; choose a name that is not.")
     files.make_directory(dest.parent)
+    _clear_killed(dest)
     partial = dest.with_name(f".{dest.name}.{secrets.token_hex(4)}.partial")
+    mark = -1
     try:
         files.make_directory(partial)
+        mark = os.open(partial, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        fcntl.flock(mark, fcntl.LOCK_EX)
         yield partial
         files.force_names(partial)
         if os.path.lexists(dest):
@@ -208,6 +258,22 @@ def _beside(files: Files, dest: Path) -> Iterator[Path]:
     except BaseException:
         shutil.rmtree(partial, ignore_errors=True)
         raise
+    finally:
+        if mark >= 0:
+            os.close(mark)
+
+
+def _clear_killed(dest: Path) -> None:
+    """Remove what killed backups and restores of that name left: whoever is at work has its directory locked."""
+    pattern = re.compile(rf"\.{re.escape(dest.name)}\.[0-9a-f]{{8}}\.partial")
+    for left in [path for path in dest.parent.iterdir() if pattern.fullmatch(path.name)]:
+        with contextlib.suppress(OSError):
+            mark = os.open(left, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            try:
+                fcntl.flock(mark, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(left, ignore_errors=True)
+            finally:
+                os.close(mark)
 
 
 def as_members(info: BackupInfo) -> dict[str, object]:

@@ -10,15 +10,17 @@ from typing import Any, Final
 
 import orjson
 
-from feltdb_engine import exclusive, manifest
+from feltdb_engine import exclusive, manifest, snapshot
 from feltdb_engine.errors import BackupInvalid, EngineError
 from feltdb_engine.files import Files
+from feltdb_engine.manifest import Manifest
 from feltdb_engine.segment import Log
+from feltdb_engine.snapshot import SnapshotDamaged
 from feltdb_engine.walk import Progress, Walk
 
 MANIFEST_NAME: Final = "MANIFEST.json"
 FORMAT: Final = "feltdb-backup-1"
-_NAME = re.compile(r"manifest\.json|log/[0-9]{20}\.seg")
+_NAME = re.compile(r"manifest\.json|log/[0-9]{20}\.seg|snapshots/[0-9]{20}\.snap")
 _CHUNK = 1 << 20
 _MANIFEST_MAX_BYTES = 64 << 20
 
@@ -83,8 +85,10 @@ def check_files(path: Path, info: BackupInfo) -> None:
     """Every file named is there, plain, and of the bytes named; and no other is. Raises BackupInvalid."""
     _refuse_link(path / exclusive.LOG, directory=True, name=exclusive.LOG)
     named = {entry.name for entry in info.files}
-    there = set(os.listdir(path)) - {MANIFEST_NAME, exclusive.LOG}
-    there |= {f"{exclusive.LOG}/{name}" for name in os.listdir(path / exclusive.LOG)}
+    there = set(os.listdir(path)) - {MANIFEST_NAME}
+    for directory in {exclusive.LOG, snapshot.DIRECTORY} & there:
+        _refuse_link(path / directory, directory=True, name=directory)
+        there = there - {directory} | {f"{directory}/{name}" for name in os.listdir(path / directory)}
     for name in sorted(there - named):
         raise BackupInvalid(f"{name} is not in the manifest.", file=name)
     for entry in info.files:
@@ -111,18 +115,38 @@ def _digest(path: Path) -> tuple[int, str]:
     return size, digest.hexdigest()
 
 
-def walk_log(
-    files: Files, path: Path, info: BackupInfo, end: int, progress: Progress | None, *, until: int | None = None
-) -> Walk:
-    """Judge every frame of a backup's log, or those up to a sequence. Raises BackupInvalid."""
+def read_manifest(files: Files, path: Path, info: BackupInfo) -> Manifest:
+    """The store's manifest in a backup. Raises BackupInvalid."""
     try:
         found = manifest.read(files, path)
     except (EngineError, ValueError, KeyError, TypeError) as error:
         raise BackupInvalid("The store's manifest in the backup cannot be read.", file=manifest.NAME) from error
     if found is None or found.store_id != info.store_id:
         raise BackupInvalid("The store's manifest in the backup is of another store.", file=manifest.NAME)
-    log = Log(files, path / exclusive.LOG, bytes.fromhex(found.store_id), found.segment_bytes)
-    walk = Walk(log, found.start, end)
+    return found
+
+
+def check_snapshots(files: Files, path: Path, info: BackupInfo) -> None:
+    """Every snapshot the manifest names is there, whole, and holds what the log brings to its end. BackupInvalid."""
+    found = read_manifest(files, path, info)
+    for ref in found.snapshots:
+        name = f"{snapshot.DIRECTORY}/{snapshot.name_of(ref.position)}"
+        try:
+            for _ in snapshot.read(files, path / name, found.store_id, ref):
+                pass
+        except SnapshotDamaged as error:
+            raise BackupInvalid(f"The snapshot {name} is damaged. {error}", file=name) from error
+        if ref.until > info.position:
+            raise BackupInvalid(f"The log ends before the snapshot {name} is whole.", file=name)
+    if found.start.position and not found.snapshots:
+        raise BackupInvalid("The log has no beginning, and there is no snapshot.", file=manifest.NAME)
+
+
+def walk_log(
+    files: Files, path: Path, info: BackupInfo, end: int, progress: Progress | None, *, until: int | None = None
+) -> Walk:
+    """Judge every frame of a backup's log, or those up to a sequence. Raises BackupInvalid."""
+    walk = walk_frames(files, path, read_manifest(files, path, info), end)
     before = walk.chain
     for one in walk:
         if until is not None and one.last > until:
@@ -131,5 +155,10 @@ def walk_log(
         before = walk.chain
         if progress is not None:
             progress(one.end, end)
-    log.forget()
     return walk
+
+
+def walk_frames(files: Files, path: Path, found: Manifest, end: int) -> Walk:
+    """The frames of a backup's log."""
+    log = Log(files, path / exclusive.LOG, bytes.fromhex(found.store_id), found.segment_bytes)
+    return Walk(log, found.start, end, found.instance_at_start)

@@ -24,6 +24,7 @@ EngineError
 ├── StoreForked           STORE_FORKED
 ├── StoreRebuilding       STORE_REBUILDING
 ├── FormatUnsupported     FORMAT_UNSUPPORTED
+├── CompactionRunning     COMPACTION_RUNNING
 ├── DestinationExists     DESTINATION_EXISTS
 ├── BackupInvalid         BACKUP_INVALID           (file)
 └── StorageError
@@ -188,6 +189,12 @@ class FormatUnsupported(EngineError):
     """The directory, host or file system is not one this engine can serve."""
 
     code = "FORMAT_UNSUPPORTED"
+
+
+class CompactionRunning(EngineError):
+    """Another compaction of this store is at work."""
+
+    code = "COMPACTION_RUNNING"
 
 
 class DestinationExists(EngineError):

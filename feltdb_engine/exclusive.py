@@ -10,14 +10,28 @@ from pathlib import Path
 
 import lmdb
 
-from feltdb_engine import building, frame, host, limits, manifest, payload, positions, recovery, trust, view
+from feltdb_engine import (
+    building,
+    frame,
+    host,
+    limits,
+    loading,
+    manifest,
+    payload,
+    positions,
+    recovery,
+    rewrite,
+    strays,
+    trust,
+    view,
+)
 from feltdb_engine.core import Core, Options
 from feltdb_engine.durability import FAILED_NAME, fail, failed
 from feltdb_engine.errors import LogCorrupt
 from feltdb_engine.files import Files, ForceFailed, exists
 from feltdb_engine.frame import Chain
 from feltdb_engine.locks import FileLock, Turn
-from feltdb_engine.manifest import Manifest
+from feltdb_engine.manifest import Manifest, SnapshotRef
 from feltdb_engine.positions import Positions
 from feltdb_engine.segment import FrameReader, Log
 from feltdb_engine.trust import Trust
@@ -73,6 +87,7 @@ def _recover(core: Core, *, fresh: bool) -> None:
     known = vouching if vouching is not None and vouching.store_id == core.manifest.store_id else None
     broken = exists(core.files, core.path / FAILED_NAME)
     durable = max(core.manifest.start.position, known.position if known else 0)
+    durable = max(durable, *(one.until for one in core.manifest.snapshots), 0)
     same_boot = core.positions.belongs(boot, store_id, home)
     renew = False
     if same_boot:
@@ -85,9 +100,11 @@ def _recover(core: Core, *, fresh: bool) -> None:
     words[positions.STATE] = positions.RECOVERING if broken else positions.RENEW if renew else positions.CLOSED
     if broken:
         recovery.rehome(core.log, durable)
-    core.view = _view(core, known, vouching, trusted=not broken and not renew)
+    core.view, damaged = _view(core, known, vouching, trusted=not broken and not renew)
     state = recovery.settle(core, durable, all_forced=same_boot and not broken)
     building.finish(core.view)
+    strays.clear(core, damaged)
+    words[positions.SNAPSHOT] = core.manifest.snapshots[-1].sequence + 1 if core.manifest.snapshots else 0
     _record(core, state, place(options) if fresh else known.directory if known else None)
     if broken and exists(core.files, core.path / FAILED_NAME):
         core.files.remove(core.path / FAILED_NAME)
@@ -168,20 +185,29 @@ def _refuse_without_manifest(options: Options) -> None:
         )
 
 
-def _view(core: Core, known: Trust | None, vouching: Trust | None, *, trusted: bool) -> View:
-    """The view as it is, where it can be trusted, or an empty one. `vouching` may be of another store."""
-    directory, map_bytes = core.path / VIEW, core.manifest.view_map_bytes
+def _view(core: Core, known: Trust | None, vouching: Trust | None, *, trusted: bool) -> tuple[View, list[SnapshotRef]]:
+    """The view as it is, where it can be trusted, or one to be filled; and the snapshots found damaged meanwhile.
+
+    `vouching` may be of another store.
+    """
+    directory = core.path / VIEW
     if trusted and known is not None:
         found = _as_it_is(core, known)
         if found is not None:
-            return found
+            return rewrite.where_due(core, found), []
     if vouching is not None:
         # The next file may get the number of this one: nothing may vouch for it before it is whole.
         trust.write(core.files, core.path, replace(vouching, clean=False, view=(0, 0)))
     core.files.make_directory(directory)
     for name in core.files.names(directory):
         core.files.remove(directory / name)
-    return View.create(directory, map_bytes, core.manifest.start)
+    made, damaged = loading.base(core.files, core.path, core.manifest, directory)
+    with made.read() as txn:
+        state = view.state(txn)
+    if not recovery.ends_in_log(core.log, state):
+        made.close()
+        raise recovery.damage(core.log, state, state.position)
+    return made, damaged
 
 
 def _as_it_is(core: Core, known: Trust) -> View | None:

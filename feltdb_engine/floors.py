@@ -30,6 +30,5 @@ def change_floor(txn: Transaction, content: bytes) -> None:
         max(before.start, start),
         max(before.forgotten, start.sequence),
         max(before.ids_from, said["ids_from"]),
-        *max(before[3:], tuple(said["snapshot"])),
     )
     txn.put(FLOOR_KEY, after.pack())

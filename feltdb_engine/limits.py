@@ -31,6 +31,19 @@ READ_CHUNK_MAX_BYTES: Final = 1 << 18
 PINS_MAX: Final = 1000
 PIN_NAME_MAX_CHARS: Final = 128
 
+# Snapshots and compaction. Each block is read in a read transaction of its own, so that none lives long.
+SNAPSHOTS_KEPT: Final = 2  # the newest, and one to fall back to where the log still reaches it
+SNAPSHOT_BLOCK_BYTES: Final = 1 << 18
+SNAPSHOT_BLOCK_MAX_BYTES: Final = 1 << 22  # a block of one entry of the greatest size, with room
+SNAPSHOT_FORCE_BYTES: Final = 1 << 23  # forced in steps: one force of everything would hold up those of commits
+COMPACTION_PAUSE_S: Final = 0.0005  # after each block, so that threads of the same process get their share
+COMPACTION_FRAME_BYTES: Final = 8192  # of version floors; half of what the smallest segment takes
+SWEEP_BATCH_ENTRIES: Final = 500  # removed in one turn: about 2 ms
+IDS_BUCKETS: Final = 4096  # how finely the age of transaction ids is told apart
+KEEP_WAIT_S: Final = 2.0  # for a backup to let go of what compaction would remove
+REWRITE_MIN_BYTES: Final = 16 << 20  # a smaller view is not worth it
+REWRITE_FREE_SHARE: Final = 0.5
+
 # The feed's index names a frame about every so many bytes; a reader skips at most that much.
 FEED_INDEX_STRIDE_BYTES: Final = 1 << 14
 CHANGES_MAX_OPERATIONS: Final = 10_000

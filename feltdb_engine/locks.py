@@ -58,6 +58,8 @@ class FileLock:
         if fd >= 0:
             os.close(fd)
 
+    forked = close
+
     def __del__(self) -> None:
         self.close()
 

@@ -39,7 +39,7 @@ Pin (kind 7): a JSON object, {"act": "pin", "name", "sequence", "expires_at_ms" 
 had expired]} or {"act": "unpin", "names": [...]}.
 
 Compaction (kind 8): a JSON object, {"act": "versions", "floors": {collection: version}} or {"act": "floor",
-"floor": [position, crc, epoch, sequence, at_ms], "ids_from": sequence, "snapshot": [position, sequence]}.
+"floor": [position, crc, epoch, sequence, at_ms], "ids_from": sequence}.
 
 Segment (kind 5), the first frame of every segment file:
 

@@ -17,6 +17,7 @@ worth nothing and is begun anew by whoever opens the directory alone.
          13        prepared: zero-filled and forced up to here                  (the prepare lock's holder)
          14        monotonic nanoseconds since when the oldest starving writer waits, 0 = nobody
          15        position a rebuild has reached                               (the exclusive opener)
+         16        the sequence at which the newest snapshot begins, plus 1; 0 = none        (the turn's holder)
 
 Whoever reads `written` and its sequence reads the sequence first: the position is then never behind it.
 """
@@ -39,6 +40,7 @@ APPENDING: Final = 12
 PREPARED: Final = 13
 STARVING: Final = 14
 REBUILT: Final = 15
+SNAPSHOT: Final = 16
 
 CLOSED: Final = 0
 LIVE: Final = 1

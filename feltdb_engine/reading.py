@@ -17,7 +17,7 @@ from feltdb_engine import limits, positions, view
 from feltdb_engine.core import Core
 from feltdb_engine.durability import Durability
 from feltdb_engine.errors import DeadlineExceeded, InvalidKey, ScanLimitExceeded
-from feltdb_engine.frame import FORMAT
+from feltdb_engine.manifest import COMPACTED_FORMAT
 from feltdb_engine.model import CollectionInfo, Health, Record
 from feltdb_engine.moment import Moment, Present, decoded, with_value
 from feltdb_engine.values import encode_collection, encode_key, encode_transaction_id, loads
@@ -158,14 +158,14 @@ class Reader:
             storage=storage,
             byte_offset=None if cut is None else cut[0],
             discarded_bytes=None if cut is None else cut[1],
-            durable_format=FORMAT,
+            durable_format=COMPACTED_FORMAT if words[positions.SNAPSHOT] else self._core.manifest.format,
             store_id=self._core.manifest.store_id,
             instance_id=state.instance.hex(),
             written=words[positions.WRITTEN],
             durable=words[positions.DURABLE],
             head=words[_DURABLE_SEQUENCE],
             floor=floor.sequence,
-            snapshot=floor.snapshot_sequence if floor.snapshot else None,
+            snapshot=words[positions.SNAPSHOT] - 1 if words[positions.SNAPSHOT] else None,
         )
 
     def settle(self, sequence: int, deadline: float | None = None) -> None:

@@ -170,14 +170,19 @@ def highest_durable_beyond(log: Log, position: int) -> int:
 def refuse_damage(log: Log, chain: State, durable: int) -> None:
     """Raise LogCorrupt where the whole frames end below D, or before the first timeline: creation forces that."""
     if chain.position < durable or not any(chain.instance):
-        start = log.start_of(max(chain.position - 1, 0))
-        raise LogCorrupt(
-            f"The log is damaged: segment {start:020d}, offset {chain.position - start}, after sequence "
-            f"{chain.sequence}; it was durable up to position {durable}.",
-            segment=f"{start:020d}",
-            offset=chain.position - start,
-            sequence=chain.sequence + 1,
-        )
+        raise damage(log, chain, durable)
+
+
+def damage(log: Log, chain: State, durable: int) -> LogCorrupt:
+    """The refusal of a log whose whole frames end below what was durable."""
+    start = log.start_of(max(chain.position - 1, 0))
+    return LogCorrupt(
+        f"The log is damaged: segment {start:020d}, offset {chain.position - start}, after sequence "
+        f"{chain.sequence}; it was durable up to position {durable}.",
+        segment=f"{start:020d}",
+        offset=chain.position - start,
+        sequence=chain.sequence + 1,
+    )
 
 
 def _refuse_gaps(core: Core, state: State) -> None:

@@ -3,7 +3,7 @@
 import os
 from dataclasses import dataclass
 
-from feltdb_engine import exclusive, positions, view
+from feltdb_engine import exclusive, manifest, positions, snapshot, view
 from feltdb_engine.core import Core
 
 
@@ -19,11 +19,15 @@ class Stats:
     written: int
     durable: int
     segments: int
+    snapshots: int
+    snapshot_disk_bytes: int
+    pins: int
     segment_bytes: int
     log_bytes: int
     log_disk_bytes: int
     view_bytes: int
     view_disk_bytes: int
+    view_free_share: float
     collections: int
     records: int
     tombstones: int
@@ -33,6 +37,7 @@ class Stats:
 def stats(core: Core) -> Stats:
     """Count."""
     starts = core.log.starts()
+    snapshots = (manifest.read(core.files, core.path) or core.manifest).snapshots
     words = core.words
     with core.view.read() as txn:
         state = view.state(txn)
@@ -42,6 +47,8 @@ def stats(core: Core) -> Stats:
         }
         lines = len(view.timelines(txn))
         floor = view.floor(txn)
+        pins = len(view.pins(txn))
+        free_share = core.view.free_share(txn)
         info = core.view.env.info()
     page = core.view.env.stat()["psize"]
     return Stats(
@@ -53,11 +60,15 @@ def stats(core: Core) -> Stats:
         written=words[positions.WRITTEN],
         durable=words[positions.DURABLE],
         segments=len(starts),
+        snapshots=len(snapshots),
+        snapshot_disk_bytes=sum(_on_disk(snapshot.path_of(core.path, one)) for one in snapshots),
+        pins=pins,
         segment_bytes=core.log.capacity,
         log_bytes=state.position - floor.start.position,
         log_disk_bytes=sum(_on_disk(core.log.path(start)) for start in starts),
         view_bytes=(info["last_pgno"] + 1) * page,
         view_disk_bytes=_on_disk(core.path / exclusive.VIEW / "data.mdb"),
+        view_free_share=round(free_share, 3),
         collections=sum(1 for _, live, _ in names if live),
         records=entries["records"],
         tombstones=entries["tombstones"],

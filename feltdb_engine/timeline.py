@@ -62,7 +62,8 @@ def begin_where_due(core: Core, writer: Writer, deadline: float) -> None:
         began = payload.LoggedTimeline(instance, state.instance, state.sequence)
         outcome = writer.append_own(txn, state, frame.TIMELINE, payload.encode_timeline(began))
         parent = (state.instance.hex(), state.sequence)
-        core.manifest = core.manifest.on_timeline(instance.hex(), *parent)
+        known_now = manifest.read(core.files, core.path) or core.manifest  # a compaction may have changed it
+        core.manifest = known_now.on_timeline(instance.hex(), *parent)
         manifest.write(core.files, core.path, core.manifest)
         trust.write(core.files, core.path, replace(known, directory=here))
         return outcome

@@ -6,8 +6,8 @@ from pathlib import Path
 import lmdb
 
 from feltdb_engine import backup as backups
+from feltdb_engine import compaction, limits, pinning, positions, verify
 from feltdb_engine import history as histories
-from feltdb_engine import limits, pinning, positions, verify
 from feltdb_engine import stats as statistics
 from feltdb_engine.bundle import BackupInfo
 from feltdb_engine.core import Core
@@ -15,6 +15,7 @@ from feltdb_engine.durability import Durability
 from feltdb_engine.errors import StoreRebuilding
 from feltdb_engine.guard import guarded
 from feltdb_engine.model import Operation, Pin
+from feltdb_engine.policy import Retention
 from feltdb_engine.reading import Reader
 from feltdb_engine.view import State, Transaction
 from feltdb_engine.walk import Progress
@@ -82,6 +83,32 @@ class Upkeep:
         """The pins that have not expired, in name order."""
         with self._core.view.read() as txn:
             return pinning.held(txn, _now_ms(now_ms))
+
+    @guarded
+    def compact(
+        self,
+        policy: Retention | None = None,
+        *,
+        retain_from: int | None = None,
+        progress: Progress | None = None,
+        dry_run: bool = False,
+        now_ms: int | None = None,
+    ) -> compaction.Compaction:
+        """Let go of the history that policy and pins let go, while serving; every operation after `retain_from` stays.
+
+        `progress(done, total)` is called with bytes of the snapshot. Raises CompactionRunning and StorageError; what
+        was reached by then stands, and the next one goes on.
+        """
+        self._refuse_read_only()
+        return compaction.compact(
+            self._core,
+            self._writer,
+            policy or Retention(),
+            retain_from=retain_from,
+            now_ms=_now_ms(now_ms),
+            dry_run=dry_run,
+            progress=progress,
+        )
 
     @guarded
     def stats(self) -> statistics.Stats:

@@ -6,18 +6,22 @@ That needs as much room in the temporary directory as the view takes. The store 
 
 import tempfile
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import takewhile, zip_longest
 from pathlib import Path
 
 import lmdb
 
-from feltdb_engine import building, exclusive, limits, manifest, view
+from feltdb_engine import building, compaction, exclusive, limits, loading, manifest, snapshot, sweep, view
 from feltdb_engine.apply import apply
 from feltdb_engine.core import Core
 from feltdb_engine.errors import EngineError, LogCorrupt
 from feltdb_engine.files import Files, OSFiles
+from feltdb_engine.manifest import Manifest
 from feltdb_engine.recovery import bytes_beyond
 from feltdb_engine.segment import Log
+from feltdb_engine.snapshot import SnapshotDamaged
 from feltdb_engine.view import State, Transaction, View
 from feltdb_engine.walk import Finding, Progress, Walk
 from feltdb_engine.writer import Outcome, Writer, nothing_done
@@ -42,11 +46,14 @@ class Verification:
 
 def verify(core: Core, writer: Writer, progress: Progress | None) -> Verification:
     """Look at one moment of an open store."""
-    with core.view.read() as txn:
-        target = view.state(txn)
-        walk = Walk(core.log, core.manifest.start, target.position)
-        with tempfile.TemporaryDirectory(prefix="feltdb-verify-") as directory:
-            compared = _replayed(core, txn, target, walk, Path(directory), progress)
+    with compaction.files_kept(core):
+        kept = manifest.read(core.files, core.path) or core.manifest
+        with core.view.read() as txn:
+            target = view.state(txn)
+            walk = Walk(core.log, kept.start, target.position, kept.instance_at_start)
+            _judge_snapshots(core.files, core.path, kept, walk)
+            with tempfile.TemporaryDirectory(prefix="feltdb-verify-") as directory:
+                compared = _replayed(core, kept, txn, target, walk, Path(directory), progress)
     _judge_tail(core, writer, walk)
     return Verification(
         position=target.position,
@@ -58,18 +65,43 @@ def verify(core: Core, writer: Writer, progress: Progress | None) -> Verificatio
     )
 
 
+def _judge_snapshots(files: Files, path: Path, kept: Manifest, walk: Walk) -> None:
+    """Every byte of every snapshot is as it was written."""
+    for ref in kept.snapshots:
+        try:
+            for _ in snapshot.read(files, snapshot.path_of(path, ref), kept.store_id, ref):
+                pass
+        except (SnapshotDamaged, OSError) as error:
+            name = snapshot.name_of(ref.position)
+            walk.findings.append(Finding(kind="snapshot", message=str(error), segment=name, sequence=ref.sequence))
+
+
 def _replayed(
-    core: Core, txn: Transaction, target: State, walk: Walk, directory: Path, progress: Progress | None
+    core: Core,
+    kept: Manifest,
+    txn: Transaction,
+    target: State,
+    walk: Walk,
+    directory: Path,
+    progress: Progress | None,
 ) -> bool:
     """Walk, replay and compare; whether the views could be compared: damage in the log leaves nothing to compare."""
-    replay = View.create(directory, core.manifest.view_map_bytes, core.manifest.start)
     try:
-        state = view.empty_state(core.manifest.start)
+        # From as far back as possible: what newer snapshots say is then held against the log too, by way of the view.
+        replay, _ = loading.base(core.files, core.path, kept, directory, oldest=True)
+    except (LogCorrupt, OSError):
+        for _ in walk:  # which snapshots, and why, is among the findings
+            pass
+        return False
+    damaged = len(walk.findings)
+    try:
+        with replay.read() as beginning:
+            state = view.state(beginning)
         writing = replay.write()
         try:
             pending = 0
             for found in walk:
-                if not walk.findings:
+                if len(walk.findings) == damaged and found.position >= state.position:
                     state = apply(replay, writing, state, found)
                     pending += found.end - found.position
                 if pending >= limits.REBUILD_BATCH_BYTES:
@@ -80,7 +112,7 @@ def _replayed(
             writing.commit()
         finally:
             writing.abort()
-        if walk.findings:
+        if len(walk.findings) > damaged:
             return False
         if state != target:
             walk.report("view", "The view stands elsewhere than the log.", state.position, state.sequence)
@@ -99,36 +131,40 @@ def _replayed(
 
 
 def _compare(actual: View, txn: Transaction, replay: View, expected: Transaction, walk: Walk, *, indexes: bool) -> None:
-    """Entry by entry: state, collections and their counts, timelines, and all databases."""
-    for name in ("records", "tombstones", "transactions", "feed", *(("index",) if indexes else ())):
-        with (
-            txn.cursor(db=getattr(actual, name)) as left,
-            expected.cursor(db=getattr(replay, name)) as right,
-        ):
-            _compare_cursors(name, left, right, walk, prefix=b"")
+    """Entry by entry, less what is forgotten: state, collections and their counts, timelines, and all databases."""
+    floor = view.floor(txn)
+    for name, database in actual.databases().items():
+        if name == "index" and not indexes:
+            continue
+        with txn.cursor(db=database) as left, expected.cursor(db=replay.databases()[name]) as right:
+            _compare_entries(name, _remembered(name, left, floor), _remembered(name, right, floor), walk)
     own = (view.STATE_KEY, view.RECOVERY_KEY, view.FLOOR_KEY, *((view.INDEXES_KEY,) if indexes else ()))
     for prefix in (*own, view.COLLECTION_PREFIX, view.TIMELINE_PREFIX, view.PIN_PREFIX):
         with txn.cursor() as left, expected.cursor() as right:
-            _compare_cursors("state", left, right, walk, prefix=prefix)
+            _compare_entries("state", _with_prefix(left, prefix), _with_prefix(right, prefix), walk)
 
 
-def _compare_cursors(
-    name: str, left: "lmdb.Cursor[bytes]", right: "lmdb.Cursor[bytes]", walk: Walk, *, prefix: bytes
+def _remembered(name: str, cursor: "lmdb.Cursor[bytes]", floor: view.Floor) -> Iterator[tuple[bytes, bytes]]:
+    cursor.first()
+    return (item for item in cursor.iternext() if not sweep.is_forgotten(name, item[1], floor))
+
+
+def _with_prefix(cursor: "lmdb.Cursor[bytes]", prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+    cursor.set_range(prefix)
+    return takewhile(lambda item: item[0].startswith(prefix), cursor.iternext())
+
+
+def _compare_entries(
+    name: str, left: Iterator[tuple[bytes, bytes]], right: Iterator[tuple[bytes, bytes]], walk: Walk
 ) -> None:
     """Report the first entry in which the two differ."""
-    here, there = left.set_range(prefix), right.set_range(prefix)
-    while True:
-        one = left.item() if here and left.key().startswith(prefix) else None
-        other = right.item() if there and right.key().startswith(prefix) else None
+    for one, other in zip_longest(left, right):
         if one != other:
             key = min(item[0] for item in (one, other) if item is not None)
             walk.findings.append(
                 Finding(kind="view", message=f"The view differs from the log in {name}, first at {_text(name, key)}.")
             )
             return
-        if one is None:
-            return
-        here, there = left.next(), right.next()
 
 
 def _text(name: str, key: bytes) -> str:
@@ -166,7 +202,8 @@ def verify_log(path: Path, *, files: Files | None = None, progress: Progress | N
     log = Log(files, path / exclusive.LOG, bytes.fromhex(found.store_id), found.segment_bytes)
     end = max((start + log.file(start).size() for start in log.starts()), default=0)
     end = _last_byte(log, end)
-    walk = Walk(log, found.start, end)
+    walk = Walk(log, found.start, end, found.instance_at_start)
+    _judge_snapshots(files, path, found, walk)
     for one in walk:
         if progress is not None:
             progress(one.end, end)

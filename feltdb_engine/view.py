@@ -13,8 +13,8 @@ means rebuild), numbers little-endian except in keys, where they are big-endian 
                 03 name                u64 sequence, i64 expires_at_ms (the highest = never): a pin
                 00 "floor"             u64 position, u32 crc, u64 epoch, u64 sequence, i64 at_ms: the chain before the
                                        oldest frame kept; u64 forgotten: tombstones up to that sequence are; u64
-                                       ids_from: ids of transactions based below are; u64 position and u64 sequence of
-                                       the newest snapshot, zeroes = none
+                                       ids_from: ids of transactions based below are
+                00 "swept"             the floor of the last sweep that came to its end
     records     collection 00 id       u64 version, u64 sequence, i64 at_ms, value
     tombstones  collection 00 id       u64 version, u64 sequence, i64 at_ms
     transactions  SHA-256 of the id    32s payload hash, u64 end position, u64 base, i64 at_ms, u32 timeline,
@@ -31,7 +31,7 @@ import os
 import struct
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import lmdb
 
@@ -46,6 +46,8 @@ STATE_KEY: Final = b"\x00state"
 RECOVERY_KEY: Final = b"\x00recovery"
 INDEXES_KEY: Final = b"\x00indexes"
 FLOOR_KEY: Final = b"\x00floor"
+SWEPT_KEY: Final = b"\x00swept"
+OWN_KEYS_END: Final = b"\x20"  # LMDB keeps the names of the other databases among ours
 COLLECTION_PREFIX: Final = b"\x01"
 TIMELINE_PREFIX: Final = b"\x02"
 PIN_PREFIX: Final = b"\x03"
@@ -55,7 +57,7 @@ RECOVERY: Final = struct.Struct("<QQ")
 COLLECTION: Final = struct.Struct("<QQQ")
 TIMELINE: Final = struct.Struct("<16s16sQQ")
 PIN: Final = struct.Struct("<Qq")
-FLOOR: Final = struct.Struct("<QIQQqQQQQ")
+FLOOR: Final = struct.Struct("<QIQQqQQ")
 NEVER: Final = (1 << 63) - 1
 ENTRY: Final = struct.Struct("<QQq")
 ENTRY_BYTES: Final = ENTRY.size
@@ -105,13 +107,11 @@ class Timeline(NamedTuple):
 
 
 class Floor(NamedTuple):
-    """Where the log begins, what is forgotten, and the newest snapshot (position 0 = none)."""
+    """Where the log begins, and what is forgotten."""
 
     start: Chain
     forgotten: int
     ids_from: int
-    snapshot: int
-    snapshot_sequence: int
 
     @property
     def sequence(self) -> int:
@@ -164,7 +164,7 @@ class View:
         with self.env.begin(write=True) as txn:
             self._databases(txn, create=True)
             txn.put(STATE_KEY, STATE.pack(*empty_state(start)))
-            txn.put(FLOOR_KEY, Floor(start, 0, 0, 0, 0).pack())
+            txn.put(FLOOR_KEY, Floor(start, 0, 0).pack())
 
     def attach(self) -> None:
         """Find the databases. Raises `lmdb.Error` where this is not a whole view. The caller holds the turn.
@@ -214,6 +214,16 @@ class View:
         versions = struct.unpack_from(f"<{count}Q", data, TRANSACTION.size)
         return StoredTransaction(payload_hash, end, base, at_ms, timeline, operations, versions)
 
+    def databases(self) -> dict[str, Any]:
+        """The databases beside the unnamed one, by name."""
+        return {name: getattr(self, name) for name in ("records", "tombstones", "transactions", "feed", "index")}
+
+    def free_share(self, txn: Transaction) -> float:
+        """Which part of the file holds nothing."""
+        stats = [self.env.stat(), *(txn.stat(db) for db in self.databases().values())]
+        used = sum(one["branch_pages"] + one["leaf_pages"] + one["overflow_pages"] for one in stats)
+        return max(0.0, 1 - used / (self.env.info()["last_pgno"] + 1))
+
     def feed_position(self, txn: Transaction, after: int, begin: int) -> int | None:
         """The position, at or past `begin`, of a frame that goes on from a sequence at or before `after`."""
         with txn.cursor(db=self.feed) as cursor:
@@ -243,8 +253,19 @@ def floor(txn: Transaction) -> Floor:
     data = txn.get(FLOOR_KEY)
     if data is None:
         raise lmdb.CorruptedError("the view has no floor")
+    return unpack_floor(data)
+
+
+def unpack_floor(data: bytes) -> Floor:
+    """The floor as the view keeps it."""
     fields = FLOOR.unpack(data)
     return Floor(Chain(*fields[:5]), *fields[5:])
+
+
+def transaction_base(data: bytes) -> tuple[int, int]:
+    """End position and base sequence of a remembered transaction."""
+    _, end, base, *_ = TRANSACTION.unpack_from(data)
+    return end, base
 
 
 def recovery(txn: Transaction) -> tuple[int, int] | None:
@@ -296,3 +317,8 @@ def timelines(txn: Transaction) -> list[Timeline]:
             instance, parent, fork, _ = TIMELINE.unpack(data)
             found.append(Timeline(instance, parent if any(parent) else None, fork))
     return found
+
+
+def instance_after(txn: Transaction, sequence: int) -> bytes:
+    """The timeline that an operation after this sequence belongs to, as far as they have begun."""
+    return [one.instance for one in timelines(txn) if one.fork <= sequence][-1]

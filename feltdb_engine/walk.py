@@ -21,7 +21,7 @@ _MAGIC = frame.MAGIC.to_bytes(4, "little")
 class Finding:
     """Something that is not as it was written. `offset` counts in the segment; `sequence` is the one expected there.
 
-    `kind` is chain, gap, content, payload, end, tail, manifest, log or view.
+    `kind` is chain, gap, content, payload, end, tail, manifest, snapshot, log or view.
     """
 
     kind: str

@@ -124,6 +124,23 @@ class Writer:
         """Publish what a killed writer left, for readers that wait for it."""
         self.own(lambda _txn, state: nothing_done(state), deadline)
 
+    def settled(self) -> State:
+        """The state now, published and forced, also for a store that does not wait for the disk."""
+        outcome = self._turn(time.monotonic() + limits.TURN_WAIT_S, lambda _txn, state: nothing_done(state))
+        self._durability.force_all(outcome.end)
+        return outcome.state
+
+    def seal(self) -> None:
+        """Go on in a new segment, so that everything before it can go once it is passed."""
+        self.settled()  # so that what is left to force in the turn is little
+
+        def act(txn: Transaction, state: State) -> Outcome:
+            self._durability.force_all(state.position)
+            opening, first = self._core.log.segment_frame(state.chain(), state.position)
+            return nothing_done(self._append(txn, state, opening, [first]))
+
+        self.own(act, time.monotonic() + limits.TURN_WAIT_S)
+
     def _turn(self, until: float, act: Callable[[Transaction, State], Outcome]) -> Outcome:
         core, words = self._core, self._words
         core.turn.take(until)

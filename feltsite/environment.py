@@ -86,7 +86,7 @@ VARIABLES: tuple[Variable, ...] = (
         default="2",
         low=1,
         high=16,
-        meaning="passwords that one process checks at once, each in 64 MiB; a few more wait, others get 503",
+        meaning="passwords that one process checks at once, each in 19 MiB; a few more wait, others get 503",
     ),
     Variable(
         name="FELTDB_GRANT_KEYS",

@@ -16,7 +16,7 @@ class KeyAuthentication(BaseAuthentication):
     def authenticate(self, request: Request) -> tuple[Principal, Principal]:
         """Return the caller. Raises ApiError AUTHENTICATION_REQUIRED for no key and for any that does not hold."""
         scheme, _, text = request.META.get("HTTP_AUTHORIZATION", "").partition(" ")
-        text = text.strip()
+        text = text.strip(" \t")
         if scheme.lower() != "bearer" or not text or len(text) > MAX_TOKEN_CHARS:
             raise authentication_required()
         principal = verify.principal_of(text, now=utc_now())

@@ -15,7 +15,7 @@ import argon2
 
 from apps.keys import bookkeeping, rows
 from apps.keys.limits import MAX_ARGON2_SECRETS
-from apps.keys.memory_hard import gate
+from apps.keys.memory_hard import computed
 from apps.keys.rows import SecretRow
 
 _HASHER = argon2.PasswordHasher()
@@ -38,7 +38,7 @@ def matching(text: str, digests: Mapping[int, bytes], *, now: datetime) -> Secre
         if noted is not None:
             if noted in digests.values():
                 return row
-        elif gate().run(f"key:{row.key_id}", lambda row=row: _is(row.encoded, text)):  # type: ignore[misc]
+        elif computed(f"key:{row.key_id}", lambda row=row: _is(row.encoded, text)):  # type: ignore[misc]
             return row
     return None
 

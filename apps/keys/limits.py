@@ -54,7 +54,7 @@ MAX_GRACE_S = 90 * 86_400
 MAX_ARGON2_SECRETS = 32
 """Imported secrets that only Argon2 can tell, at once: an unknown token may have to be tried against each."""
 
-HASH_DEADLINE_S = 2.0
+HASH_DEADLINE_S = 5.0
 """Seconds that somebody waits for a memory-hard hash, its turn included."""
 
 MAX_WAITING_HASHES = 4

@@ -153,6 +153,20 @@ VARIABLES: tuple[Variable, ...] = (
         meaning="seconds after which a stream of `/v1/events` is ended cleanly; its client goes on where it was",
     ),
     Variable(
+        name="FELTDB_RATE_LIMIT",
+        kind="whole",
+        default="0",
+        low=0,
+        high=1_000_000,
+        meaning="requests a second of one key over all processes, ten seconds' worth saved up at most; 0 for no limit",
+    ),
+    Variable(
+        name="FELTDB_CORS_ORIGINS",
+        kind="list",
+        shown="none",
+        meaning="origins whose pages may call the API from a browser, comma separated, as `https://app.example.com`",
+    ),
+    Variable(
         name="FELTDB_CONNECTION_DEADLINE_MS",
         kind="whole",
         default="15000",

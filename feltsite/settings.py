@@ -53,6 +53,37 @@ if not re.fullmatch(r"[a-z0-9]{1,16}", KEY_ENVIRONMENT) or KEY_ENVIRONMENT == "s
 HOST = env.text("HOST")
 PORT = env.whole("PORT")
 ALLOWED_HOSTS = env.listed("ALLOWED_HOSTS")
+# Pages of other origins: by configuration only, without cookies, and never for the console.
+CORS_ALLOWED_ORIGINS = env.listed("FELTDB_CORS_ORIGINS")
+for _origin in CORS_ALLOWED_ORIGINS:
+    if not re.fullmatch(r"https?://[^/?#\s@]+", _origin):
+        raise ImproperlyConfigured(f"FELTDB_CORS_ORIGINS: {_origin!r} is no origin; write https://app.example.com")
+CORS_URLS_REGEX = r"^/(?!admin/)"
+CORS_ALLOW_METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE"]
+CORS_ALLOW_HEADERS = [
+    "authorization",
+    "content-type",
+    "feltdb-namespace",
+    "feltdb-numbers",
+    "feltdb-protocol",
+    "idempotency-key",
+    "if-match",
+    "if-none-match",
+    "last-event-id",
+    "traceparent",
+    "x-request-id",
+]
+CORS_EXPOSE_HEADERS = [
+    "ETag",
+    "FeltDB-Revision",
+    "Idempotent-Replay",
+    "Location",
+    "RateLimit-Limit",
+    "RateLimit-Remaining",
+    "RateLimit-Reset",
+    "Retry-After",
+    "X-Request-ID",
+]
 CSRF_TRUSTED_ORIGINS = env.listed("CSRF_TRUSTED_ORIGINS")
 
 CAPACITY = capacity.of(os.environ)
@@ -61,6 +92,7 @@ CONSOLE_PERMITS = capacity.CONSOLE_PERMITS
 FEED_MAX_WAITING = CAPACITY.feed_waiting
 FEED_MAX_STREAMS = CAPACITY.streams
 STREAM_MAX_LIFE_S = env.whole("FELTDB_STREAM_MAX_LIFE_S")
+RATE_LIMIT = env.whole("FELTDB_RATE_LIMIT")
 REQUEST_DEADLINE_MS = env.whole("FELTDB_REQUEST_DEADLINE_MS")
 WORKER_CONCURRENCY = env.whole("WORKER_CONCURRENCY")
 ACCESS_LOG = env.flag("ACCESS_LOG")
@@ -83,6 +115,7 @@ INSTALLED_APPS = [
     "django.contrib.sessions",
     "django.contrib.messages",
     "django.contrib.staticfiles",
+    "corsheaders",
     "django_htmx",
     "rest_framework",
     "drf_spectacular",
@@ -106,6 +139,9 @@ MIDDLEWARE = [
     "apps.http.console.ConsoleFrames",
     "apps.state.api.paths.RawPathMiddleware",
 ]
+
+if CORS_ALLOWED_ORIGINS:
+    MIDDLEWARE.insert(1, "corsheaders.middleware.CorsMiddleware")
 
 ROOT_URLCONF = "feltsite.urls"
 WSGI_APPLICATION = "feltsite.wsgi.application"

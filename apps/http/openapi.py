@@ -169,7 +169,7 @@ class RouteSchema(AutoSchema):
         codes = {"PROTOCOL_UNSUPPORTED", "SERVICE_OVERLOADED", "INTERNAL_ERROR", "METHOD_NOT_ALLOWED"}
         scopes = getattr(self.view, "scopes", None)
         if scopes is not None:
-            codes |= {"AUTHENTICATION_REQUIRED", "DATABASE_UNAVAILABLE"}
+            codes |= {"AUTHENTICATION_REQUIRED", "DATABASE_UNAVAILABLE", "RATE_LIMITED"}
             if scopes.get(self.method) is not None:
                 codes.add("FORBIDDEN")
             if getattr(self.view, "namespaced", False):

@@ -13,7 +13,7 @@ from apps.http.limits import MAX_BODY_BYTES
 from apps.http.negotiation import JSONOnly
 from apps.http.parsers import StrictJSONParser, read_json
 from apps.http.renderers import StrictJSONRenderer
-from apps.keys import bookkeeping
+from apps.keys import bookkeeping, rates
 from apps.keys.authentication import KeyAuthentication
 from apps.keys.clock import utc_now
 from apps.keys.permissions import namespace_of, require_scope
@@ -31,6 +31,7 @@ class KeyedRequest(Request):
     principal: Principal
     namespace: str
     request_id: str
+    allowance: rates.Allowance
     _full_data: Any
 
     def still_held(self) -> bool:
@@ -105,10 +106,11 @@ class KeyedView(APIView):
         return KeyedRequest(request, negotiator=JSONOnly())
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
-        """Hold the door in this order: key, scope, namespace, body."""
+        """Hold the door in this order: key, allowance, scope, namespace, body."""
         assert isinstance(request, KeyedRequest)  # noqa: S101 (made just above)
         request.accepted_renderer, request.accepted_media_type = _RENDERER, _RENDERER.media_type
         request.principal, _ = _AUTHENTICATION.authenticate(request)
+        self._take_from_allowance(request)
         method = "GET" if request.method == "HEAD" else str(request.method)
         if method not in self.scopes:
             return  # OPTIONS, or a method that is about to be refused with 405
@@ -120,6 +122,24 @@ class KeyedView(APIView):
             request.namespace = namespace_of(request.principal, request.META.get("HTTP_FELTDB_NAMESPACE"))
         if self.reads_json and method in _WITH_BODY:
             request._full_data = self._read_body(request)
+
+    def _take_from_allowance(self, request: KeyedRequest) -> None:
+        allowances = rates.shared()
+        if allowances is None or not request.principal.key_id:
+            return
+        request.allowance = left = allowances.take(request.principal.key_id)
+        if left.refused:
+            message = f"This key has sent too many requests; the next may come in {left.wait_s} s."
+            raise ApiError("RATE_LIMITED", message)
+
+    def finalize_response(self, request: Request, response: Any, *args: Any, **kwargs: Any) -> Any:
+        """Tell the caller of its allowance, where there is one."""
+        answer = super().finalize_response(request, response, *args, **kwargs)
+        left: rates.Allowance | None = getattr(request, "allowance", None)
+        if left is not None:
+            for name, value in left.headers.items():
+                answer.headers[name] = value
+        return answer
 
     def _read_body(self, request: KeyedRequest) -> Any:
         meta = request.META

@@ -7,7 +7,7 @@ import hashlib
 import struct
 from typing import Any
 
-from feltdb_engine import floors, frame, indexes, payload, view
+from feltdb_engine import contracts, floors, frame, indexes, payload, view
 from feltdb_engine.frame import Frame
 from feltdb_engine.indexes import Maintained
 from feltdb_engine.limits import FEED_INDEX_STRIDE_BYTES
@@ -40,6 +40,8 @@ def apply(target: View, txn: Transaction, state: State, found: Frame) -> State:
         floors.change_pins(txn, found.payload)
     elif found.kind == frame.COMPACTION:
         floors.change_floor(txn, found.payload)
+    elif found.kind == frame.CONTRACT:
+        contracts.change(txn, found.payload, state.sequence)
     after = State(
         found.end,
         found.crc,

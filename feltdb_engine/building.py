@@ -5,7 +5,7 @@ a batch that is lost is done again. Not here: declaring (`declaring.py`).
 """
 
 from feltdb_engine import indexes, limits, view
-from feltdb_engine.indexes import Catalogue, Definition, Maintained
+from feltdb_engine.indexes import Catalogue, Definition
 from feltdb_engine.values import loads
 from feltdb_engine.view import Transaction, View
 
@@ -48,11 +48,11 @@ def _clear(target: View, txn: Transaction, found: Catalogue) -> None:
 
 
 def _extend(target: View, txn: Transaction, found: Catalogue, one: Definition) -> None:
-    kept = Maintained(one)
+    kept = indexes.ready(one)
     prefix = view.record_key(one.collection.encode(), b"")
     begin = prefix + (one.progress or "").encode()
     entries: list[tuple[bytes, bytes]] = []
-    last, more = b"", False
+    last, more, looked = b"", False, 0
     with txn.cursor(db=target.records) as cursor:
         there = cursor.set_range(begin)
         if there and one.progress and cursor.key() == begin:
@@ -61,11 +61,14 @@ def _extend(target: View, txn: Transaction, found: Catalogue, one: Definition) -
             for key, entry in cursor.iternext():
                 if not key.startswith(prefix):
                     break
-                if len(entries) == limits.INDEX_BATCH_RECORDS:
+                if looked == limits.INDEX_BATCH_RECORDS:
                     more = True
                     break
+                looked += 1
                 last = key[len(prefix) :]
-                entries.append(kept.entry(loads(entry[view.ENTRY_BYTES :]), last))
+                made = kept.entry(loads(entry[view.ENTRY_BYTES :]), last)
+                if made is not None:
+                    entries.append(made)
     entries.sort()
     with txn.cursor(db=target.index) as cursor:
         cursor.putmulti(entries)

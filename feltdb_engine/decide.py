@@ -1,14 +1,15 @@
 """`decide`: what a transaction does to the state it finds. Pure: no files, no clocks, no randomness.
 
-Order: known transaction id, preconditions, read bases (fences), then each mutation's own condition. The answer is the
-content of a frame, the first answer again, or a refusal.
+Order: known transaction id, preconditions, read bases (fences), each mutation's own condition, the contract. The answer
+is the content of a frame, the first answer again, or a refusal.
 """
 
 import hashlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, NamedTuple, Protocol
 
 from feltdb_engine import payload, values
+from feltdb_engine.enforcing import Left, Rules
 from feltdb_engine.errors import (
     FenceBroken,
     IdempotencyConflict,
@@ -19,6 +20,7 @@ from feltdb_engine.errors import (
 from feltdb_engine.fences import Fence, PredicateFence
 from feltdb_engine.model import JSON, MutationKind
 from feltdb_engine.payload import LoggedOperation
+from feltdb_engine.schemas import Breach
 from feltdb_engine.view import ENTRY, ENTRY_BYTES, State, StoredTransaction
 
 _unpack = ENTRY.unpack_from
@@ -47,6 +49,12 @@ class StateView(Protocol):
     def touched(self, collection: bytes, after: int) -> set[bytes] | None:
         """The ids of a collection written after a sequence; None where that is too much to look at."""
 
+    def rules(self) -> Rules | None:
+        """What the contract asks."""
+
+    def holders(self, number: int, content: bytes) -> Iterable[bytes]:
+        """The ids in an exact index under a content."""
+
 
 class Change(NamedTuple):
     """A mutation, checked and encoded. `value` is the whole value, of `merge` unused; `patch` is for `merge` only."""
@@ -72,6 +80,14 @@ class Condition(NamedTuple):
     value: JSON
 
 
+class Checked(NamedTuple):
+    """What checking values against the schemas of `identity` gave. `final`: what is missing is checked in the turn."""
+
+    identity: bytes
+    breaches: Mapping[tuple[bytes, bytes], list[Breach]]
+    final: bool
+
+
 class Request(NamedTuple):
     """A transaction, checked and encoded. `transaction_id` is empty where none was given."""
 
@@ -83,10 +99,11 @@ class Request(NamedTuple):
     at_ms: int
     max_payload_bytes: int
     fences: tuple[Fence, ...] = ()
+    checked: Checked | None = None
 
 
 class Unproved(Exception):
-    """A fence must be looked at anew outside the turn before this can be decided."""
+    """Something must be looked at outside the turn before this can be decided: a fence, or a value."""
 
 
 class Decision(NamedTuple):
@@ -115,13 +132,33 @@ def decide(view: StateView, state: State, request: Request) -> Decision | Stored
     parts: list[bytes] = []
     versions: list[int] = []
     sequence, encode = state.sequence, payload.encode_operation
+    rules = view.rules()
+    left: list[Left] = []
     for change in request.changes:
         operation, version = _change(view, change)
         versions.append(version)
         if operation is not None:
             sequence += 1
             parts += encode(state.instance, sequence, request.transaction_id, at_ms, operation)
+            if rules is not None:
+                gone = operation.kind == payload.DELETE
+                left.append(Left(len(versions) - 1, change.collection, change.id, None if gone else operation.value))
+    if rules is not None:
+        rules.hold(view, left, lambda one: _breaches(rules, request.checked, one))
     return _decision(request, state.sequence, sequence, at_ms, tuple(versions), parts)
+
+
+def _breaches(rules: Rules, checked: Checked | None, one: Left) -> list[Breach]:
+    """How a value breaks its schema: looked up, since that takes time."""
+    if one.value is None:
+        return []
+    if checked is not None and checked.identity == rules.identity:
+        known = checked.breaches.get((one.collection, one.value))
+        if known is not None:
+            return known
+        if checked.final:
+            return rules.check(one.collection, one.value)
+    raise Unproved
 
 
 def _decision(
@@ -164,15 +201,15 @@ def _change(view: StateView, change: Change) -> tuple[LoggedOperation | None, in
                 return None, version
             operation, value = payload.DELETE, entry[ENTRY_BYTES:]
         elif kind == "merge" and entry is not None:
-            value = _merged(entry[ENTRY_BYTES:], change)
+            value = merged(entry[ENTRY_BYTES:], change)
     flags = payload.NO_PREVIOUS_VERSION if entry is None else 0
     version += 1
     return _new(LoggedOperation, (operation, flags, version, previous, b"", collection, record_id, value)), version
 
 
-def _merged(value: bytes, change: Change) -> bytes:
-    merged = merge_patch(values.loads(value), change.patch)
-    return values.encode_value(merged)
+def merged(value: bytes, change: Change) -> bytes:
+    """The value a merge makes of another one. Raises InvalidValue."""
+    return values.encode_value(merge_patch(values.loads(value), change.patch))
 
 
 def merge_patch(target: Any, patch: Any) -> Any:

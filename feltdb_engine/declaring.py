@@ -47,7 +47,7 @@ class Declarer:
             return nothing_done(state)
 
         self._run(act)
-        self._build(until)
+        self.build(until)
         return self.find(collection, named)
 
     def drop(self, collection: str, name: str, until: float | None) -> bool:
@@ -58,20 +58,21 @@ class Declarer:
 
         def act(txn: Transaction, state: State) -> Outcome:
             nonlocal there
-            there = indexes.catalogue(txn).find(collection, name) is not None
+            known = indexes.catalogue(txn).find(collection, name)
+            there = known is not None and not known.exact
             if not there:
                 return nothing_done(state)
             return self._writer.append_own(txn, state, frame.INDEX, orjson.dumps(said))
 
         self._run(act)
-        self._build(until)
+        self.build(until)
         return there
 
     def all(self, collection: str | None) -> list[IndexInfo]:
         """The declared indexes, oldest first."""
         with self._core.view.read() as txn:
             found = indexes.catalogue(txn).definitions
-        return [_info(one) for one in found if collection is None or one.collection == collection]
+        return [_info(one) for one in found if not one.exact and collection in (None, one.collection)]
 
     def find(self, collection: str, name: str) -> IndexInfo:
         """One of them. Raises InvalidQuery where it was dropped meanwhile."""
@@ -80,7 +81,8 @@ class Declarer:
                 return one
         raise InvalidQuery("The index was dropped meanwhile.", pointer="/name")
 
-    def _build(self, until: float | None) -> None:
+    def build(self, until: float | None) -> None:
+        """Build and clear what is pending, in batches that each take a turn, to the end or until `until`."""
         with self._core.view.read() as txn:
             more = building.pending(txn)
 
@@ -112,8 +114,9 @@ def _checked(fields: Sequence[str]) -> tuple[str, ...]:
 
 
 def _room(found: Catalogue, collection: str) -> None:
-    here = sum(one.collection == collection for one in found.definitions)
-    if here >= limits.INDEX_MAX_PER_COLLECTION or len(found.definitions) >= limits.INDEX_MAX_PER_STORE:
+    declared = [one for one in found.definitions if not one.exact]
+    here = sum(one.collection == collection for one in declared)
+    if here >= limits.INDEX_MAX_PER_COLLECTION or len(declared) >= limits.INDEX_MAX_PER_STORE:
         raise InvalidQuery(
             f"At most {limits.INDEX_MAX_PER_COLLECTION} indexes a collection, {limits.INDEX_MAX_PER_STORE} a store.",
             pointer="/name",

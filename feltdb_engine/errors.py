@@ -10,6 +10,10 @@ EngineError
 ├── TooManyPins           TOO_MANY_PINS
 ├── RecordNotFound        RECORD_NOT_FOUND
 ├── PreconditionFailed    PRECONDITION_FAILED      (predicate, expected, actual)
+├── ValidationFailed      VALIDATION_FAILED        (errors: mutation, rule, pointer, message)
+├── ContractInvalid       CONTRACT_INVALID         (pointer)
+├── ContractBroken        CONTRACT_BROKEN          (report)
+├── ContractConflict      CONTRACT_CONFLICT        (revision)
 ├── FenceBroken           FENCE_BROKEN             (fence, kind, collection)
 ├── IdempotencyConflict   IDEMPOTENCY_CONFLICT
 ├── TransactionTooLarge   TRANSACTION_TOO_LARGE
@@ -101,6 +105,34 @@ class PreconditionFailed(EngineError):
     """A precondition, `if_version` or `insert` did not hold; details: predicate, collection, id, expected, actual."""
 
     code = "PRECONDITION_FAILED"
+
+
+class ValidationFailed(EngineError):
+    """What the transaction leaves behind would break the contract.
+
+    details["errors"]: up to 20 of `mutation` (its place), `rule` (schema, unique, reference or referenced), `keyword`,
+    `pointer` (into the request) and `message`.
+    """
+
+    code = "VALIDATION_FAILED"
+
+
+class ContractInvalid(EngineError):
+    """A contract that cannot be served; `details["pointer"]` names the place."""
+
+    code = "CONTRACT_INVALID"
+
+
+class ContractBroken(EngineError):
+    """Stored records break the contract that was to be activated; nothing changed. `report` says which and how."""
+
+    code = "CONTRACT_BROKEN"
+
+
+class ContractConflict(EngineError):
+    """The contract is another one than the caller expected, or another activation came in between."""
+
+    code = "CONTRACT_CONFLICT"
 
 
 class FenceBroken(EngineError):

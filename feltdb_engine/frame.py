@@ -7,7 +7,7 @@ All numbers are little-endian. Positions are byte offsets over the whole log. A 
      8  u32  magic             "FLT1"
     12  u32  previous_crc      the seed, so that a frame past damage can still be judged alone
     16  u8   kind              1 transaction, 2 timeline, 3 recovery, 4 acknowledgement, 5 segment, 6 index, 7 pin,
-                              8 compaction
+                              8 compaction, 9 contract
     17  u8   flags             0 (a reader refuses bits it does not know)
     18  u16  reserved          0
     20  u32  operations        in it; they have the sequences base+1 .. base+operations
@@ -42,7 +42,8 @@ SEGMENT: Final = 5
 INDEX: Final = 6
 PIN: Final = 7
 COMPACTION: Final = 8
-KINDS: Final = frozenset((TRANSACTION, TIMELINE, RECOVERY, ACKNOWLEDGEMENT, SEGMENT, INDEX, PIN, COMPACTION))
+CONTRACT: Final = 9
+KINDS: Final = frozenset((TRANSACTION, TIMELINE, RECOVERY, ACKNOWLEDGEMENT, SEGMENT, INDEX, PIN, COMPACTION, CONTRACT))
 
 _BODY: Final = struct.Struct("<IIIBBHIQQQqII")
 _CRC: Final = struct.Struct("<I")

@@ -1,4 +1,4 @@
-"""Declared indexes in the view: what they are, and their entries. Maintained by `apply`, built by `building.py`.
+"""Indexes in the view: what they are, and their entries. Maintained by `apply`, built by `building.py`.
 
 All definitions are one JSON value under one key of the unnamed database (`view.INDEXES_KEY`), so that a commit finds
 them with one look. An entry, in the database "index":
@@ -6,22 +6,26 @@ them with one look. An entry, in the database "index":
     key     u32 number of the index (big-endian), a component per field (`ordering.py`), the record's id
     value   u8 length of the components
 
-Every live record of the collection has exactly one entry, also where fields are missing.
+Every live record of the collection has exactly one entry in a declared index, also where fields are missing. An exact
+index, made by a contract, has 32 bytes of SHA-256 in place of the components, and no entry where a field is missing
+or null; queries do not use it. Its name has a colon, which declared ones cannot have.
 """
 
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 import orjson
 
-from feltdb_engine import limits, view
+from feltdb_engine import contract, limits, view
 from feltdb_engine.ordering import component
 from feltdb_engine.view import Transaction, View
 from feltdb_engine.where import field_of
 
 NUMBER: Final = struct.Struct(">I")
 NUMBER_BYTES: Final = NUMBER.size
+EXACT_BYTES: Final = 32
+_EXACT_SIZE: Final = bytes((EXACT_BYTES,))
 
 
 class Definition(NamedTuple):
@@ -32,6 +36,11 @@ class Definition(NamedTuple):
     name: str
     fields: tuple[str, ...]
     progress: str | None
+
+    @property
+    def exact(self) -> bool:
+        """Whether a contract made it."""
+        return ":" in self.name
 
     @property
     def prefix(self) -> bytes:
@@ -66,8 +75,8 @@ class Maintained:
         self._reads: list[Callable[[Mapping[str, Any]], Any]] = [field_of(path, "") for path in definition.fields]
         self.text_bytes = text_bytes(len(definition.fields))
 
-    def entry(self, value: Mapping[str, Any], record_id: bytes) -> tuple[bytes, bytes]:
-        """Key and value of a record's entry."""
+    def entry(self, value: Mapping[str, Any], record_id: bytes) -> tuple[bytes, bytes] | None:
+        """Key and value of a record's entry, None where it has none."""
         parts = [self._prefix]
         size = 0
         for read in self._reads:
@@ -76,6 +85,23 @@ class Maintained:
             size += len(part)
         parts.append(record_id)
         return b"".join(parts), bytes((size,))
+
+
+class Exact(Maintained):
+    """An exact index, ready for use."""
+
+    def __init__(self, definition: Definition) -> None:
+        super().__init__(definition)
+        self._content = contract.reader(definition.fields)
+
+    def entry(self, value: Mapping[str, Any], record_id: bytes) -> tuple[bytes, bytes] | None:
+        content = self._content(value)
+        return None if content is None else (self._prefix + content + record_id, _EXACT_SIZE)
+
+
+def ready(one: Definition) -> Maintained:
+    """A definition made ready."""
+    return Exact(one) if one.exact else Maintained(one)
 
 
 def text_bytes(fields: int) -> int:
@@ -112,7 +138,7 @@ def maintained(target: View, txn: Transaction) -> Mapping[bytes, list[Maintained
     if known is None or known[0] != data:
         found: dict[bytes, list[Maintained]] = {}
         for one in parse(data).definitions:
-            found.setdefault(one.collection.encode(), []).append(Maintained(one))
+            found.setdefault(one.collection.encode(), []).append(ready(one))
         target.known_indexes = known = (data, found)
     return known[1]
 
@@ -123,11 +149,41 @@ def change(txn: Transaction, content: bytes) -> None:
     before = catalogue(txn)
     known = before.find(said["collection"], said["name"])
     if said["act"] == "declare":
-        live = view.collection(txn, said["collection"].encode())[0]
-        made = Definition(
-            before.next_number, said["collection"], said["name"], tuple(said["fields"]), "" if live else None
-        )
-        store(txn, before._replace(next_number=before.next_number + 1, definitions=(*before.definitions, made)))
+        store(txn, _with(txn, before, said["collection"], said["name"], tuple(said["fields"])))
     elif known is not None:
-        kept = tuple(one for one in before.definitions if one is not known)
-        store(txn, before._replace(definitions=kept, dropped=(*before.dropped, known.number)))
+        store(txn, _without(before, known))
+
+
+def keep_exact(txn: Transaction, needed: Mapping[tuple[str, str], tuple[str, ...]]) -> None:
+    """Have these exact indexes, and no others."""
+    before = after = catalogue(txn)
+    for one in before.definitions:
+        if one.exact and (one.collection, one.name) not in needed:
+            after = _without(after, one)
+    for (collection, name), fields in sorted(needed.items()):
+        if after.find(collection, name) is None:
+            after = _with(txn, after, collection, name, fields)
+    if after is not before:
+        store(txn, after)
+
+
+def _with(txn: Transaction, before: Catalogue, collection: str, name: str, fields: tuple[str, ...]) -> Catalogue:
+    live = view.collection(txn, collection.encode())[0]
+    made = Definition(before.next_number, collection, name, fields, "" if live else None)
+    return before._replace(next_number=before.next_number + 1, definitions=(*before.definitions, made))
+
+
+def _without(before: Catalogue, known: Definition) -> Catalogue:
+    kept = tuple(one for one in before.definitions if one is not known)
+    return before._replace(definitions=kept, dropped=(*before.dropped, known.number))
+
+
+def holders(target: View, txn: Transaction, number: int, content: bytes) -> Iterator[bytes]:
+    """The ids in an exact index under a content."""
+    prefix = NUMBER.pack(number) + content
+    with txn.cursor(db=target.index) as cursor:
+        if cursor.set_range(prefix):
+            for key in cursor.iternext(values=False):
+                if not key.startswith(prefix):
+                    return
+                yield key[len(prefix) :]

@@ -88,6 +88,17 @@ INDEX_BATCH_RECORDS: Final = 1000  # of a build: about 5 ms of the writer's turn
 INDEX_MAX_RANGES: Final = 1000
 INDEX_SORT_MAX_IDS: Final = 10_000  # where more would have to be sorted by id, reading in key order finds enough sooner
 
+# Contracts. A change of a contract is one frame; checks may run in the turn.
+CONTRACT_MAX_BYTES: Final = 256 << 10
+CONTRACT_MAX_COLLECTIONS: Final = 64
+CONTRACT_MAX_INDEXES: Final = 16  # unique and references of a collection
+CONTRACT_SAMPLES: Final = 10  # of breaches of one rule, in a report
+SCHEMA_MAX_BYTES: Final = 64 << 10
+SCHEMA_MAX_DEPTH: Final = 32
+SCHEMA_MAX_BREACHES: Final = 20  # named of one value
+SCHEMA_MAX_STEPS: Final = 50_000  # keywords applied to a value: tenths of a second at worst
+PATTERN_MAX_MEMORY_BYTES: Final = 1 << 20
+
 SEARCH_TEXT_MAX_CHARS: Final = 512
 
 # The view. Address space, not disk; never changed while open.

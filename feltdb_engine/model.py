@@ -211,6 +211,49 @@ class IndexInfo:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class BreachSample:
+    """One record that breaks a rule. `pointer` leads into its value."""
+
+    id: str
+    pointer: str
+    keyword: str
+    message: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RuleBreaches:
+    """How many records of a collection break one rule (over `fields`, where it has some), and the first of them."""
+
+    collection: str
+    rule: Literal["schema", "unique", "reference"]
+    fields: tuple[str, ...]
+    count: int
+    samples: tuple[BreachSample, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ContractReport:
+    """What stored records would break a contract. Not `complete` where the deadline passed after `checked` records."""
+
+    complete: bool
+    checked: int
+    breaches: tuple[RuleBreaches, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ContractInfo:
+    """The contract in force, in its one form: its revision (0 = never one), and the store's sequence it began at.
+
+    `pending` is one that is being activated, or was left so by a process that died: what is written is held to both.
+    """
+
+    revision: int
+    sequence: int
+    contract: JSONObject
+    pending: JSONObject | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Health:
     """What the store observes of itself. `storage` is an observation, never a promise.
 

@@ -41,6 +41,9 @@ had expired]} or {"act": "unpin", "names": [...]}.
 Compaction (kind 8): a JSON object, {"act": "versions", "floors": {collection: version}} or {"act": "floor",
 "floor": [position, crc, epoch, sequence, at_ms], "ids_from": sequence}.
 
+Contract (kind 9): a JSON object, {"act": "propose", "id", "contract"}, {"act": "activate"} or {"act": "withdraw"}; the
+latter two are about the last one proposed.
+
 Segment (kind 5), the first frame of every segment file:
 
      0  8s   magic             "FELTSEG" and a zero byte

@@ -40,7 +40,7 @@ def choose(
         _require(terms, where)
     best: tuple[tuple[int, int, int], Access] | None = None
     for index in indexes:
-        if index.definition.progress is not None:
+        if index.definition.progress is not None or index.definition.exact:
             continue
         found = _access(index, terms, order_by)
         if found is not None and (best is None or found[0] > best[0]):

@@ -138,7 +138,9 @@ def _compare(actual: View, txn: Transaction, replay: View, expected: Transaction
             continue
         with txn.cursor(db=database) as left, expected.cursor(db=replay.databases()[name]) as right:
             _compare_entries(name, _remembered(name, left, floor), _remembered(name, right, floor), walk)
-    own = (view.STATE_KEY, view.RECOVERY_KEY, view.FLOOR_KEY, *((view.INDEXES_KEY,) if indexes else ()))
+    own = [view.STATE_KEY, view.RECOVERY_KEY, view.CONTRACT_KEY, view.FLOOR_KEY]
+    if indexes:
+        own.append(view.INDEXES_KEY)
     for prefix in (*own, view.COLLECTION_PREFIX, view.TIMELINE_PREFIX, view.PIN_PREFIX):
         with txn.cursor() as left, expected.cursor() as right:
             _compare_entries("state", _with_prefix(left, prefix), _with_prefix(right, prefix), walk)

@@ -1,13 +1,14 @@
 """The view: the latest state as an LMDB environment that many processes map. This module alone knows its layout.
 
-It can be deleted at any time: `apply.py` makes it again from the log. Layout, format number 2 (`FORMAT`; another number
+It can be deleted at any time: `apply.py` makes it again from the log. Layout, format number 3 (`FORMAT`; another number
 means rebuild), numbers little-endian except in keys, where they are big-endian so that they sort:
 
     unnamed     00 "state"             u64 position, u32 crc, u32 timeline, u64 epoch, u64 sequence, i64 at_ms, 16s
     instance,
                                    u64 begin: where the frame that ends at position begins
                 00 "recovery"          u64 position, u64 discarded: the last recovery nobody has acknowledged
-                00 "indexes"           JSON: the declared indexes, see `indexes.py`
+                00 "indexes"           JSON: the indexes, see `indexes.py`
+                00 "contract"          JSON: the contract, see `contracts.py`
                 01 collection          u64 live records, u64 sequence of its last write, u64 version floor
                 02 u32 ordinal         16s instance, 16s parent, u64 fork, u64 reserved
                 03 name                u64 sequence, i64 expires_at_ms (the highest = never): a pin
@@ -39,12 +40,15 @@ from feltdb_engine import limits
 from feltdb_engine.frame import Chain
 
 if TYPE_CHECKING:
+    from feltdb_engine.contract import Contract
+    from feltdb_engine.enforcing import Rules
     from feltdb_engine.indexes import Maintained
 
-FORMAT: Final = 2
+FORMAT: Final = 3
 STATE_KEY: Final = b"\x00state"
 RECOVERY_KEY: Final = b"\x00recovery"
 INDEXES_KEY: Final = b"\x00indexes"
+CONTRACT_KEY: Final = b"\x00contract"
 FLOOR_KEY: Final = b"\x00floor"
 SWEPT_KEY: Final = b"\x00swept"
 OWN_KEYS_END: Final = b"\x20"  # LMDB keeps the names of the other databases among ours
@@ -145,6 +149,7 @@ class View:
         )
         self.env.reader_check()
         self.known_indexes: tuple[bytes, Mapping[bytes, list[Maintained]]] | None = None
+        self.known_rules: tuple[bytes, bytes, list[Contract], Rules] | None = None
 
     @classmethod
     def create(cls, directory: Path, map_bytes: int, start: Chain) -> "View":

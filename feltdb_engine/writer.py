@@ -9,18 +9,19 @@ from typing import NamedTuple, NoReturn
 
 import lmdb
 
-from feltdb_engine import fences, frame, limits, positions, view
+from feltdb_engine import frame, limits, positions, view
 from feltdb_engine.apply import apply
 from feltdb_engine.core import Core
 from feltdb_engine.decide import Decision, Request, Unproved, decide
+from feltdb_engine.deciding import Deciding, prepared
 from feltdb_engine.durability import Durability, as_storage_error, fail, failed, refusal
 from feltdb_engine.errors import DeadlineExceeded, EngineError, StorageFull
 from feltdb_engine.files import ForceFailed
 from feltdb_engine.frame import Frame
-from feltdb_engine.moment import Moment
-from feltdb_engine.places import frames_after
 from feltdb_engine.recovery import catch_up
 from feltdb_engine.view import State, StoredTransaction, Transaction
+
+_TRIES = 3  # then values that are changed all the time are checked in the turn
 
 
 class Outcome(NamedTuple):
@@ -30,46 +31,6 @@ class Outcome(NamedTuple):
     state: State
     end: int
     refusal: EngineError | None = None
-
-
-class _Reading:
-    """The state inside the write transaction, as `decide` sees it."""
-
-    __slots__ = ("_core", "_floor", "_txn", "_view", "record")
-
-    def __init__(self, core: Core, txn: Transaction) -> None:
-        self._core = core
-        of = self._view = core.view
-        self._txn = txn
-        self._floor: int | None = None
-        get, records = txn.get, of.records
-        self.record: Callable[[bytes], bytes | None] = lambda key: get(key, None, records)
-
-    def tombstone(self, key: bytes) -> bytes | None:
-        entry = self._txn.get(key, None, self._view.tombstones)
-        if entry is None or view.ENTRY.unpack_from(entry)[1] > self._forgotten():
-            return entry
-        return None
-
-    def version_floor(self, collection: bytes) -> int:
-        return view.collection(self._txn, collection)[2] if self._forgotten() else 0
-
-    def _forgotten(self) -> int:
-        """The sequence up to which tombstones are forgotten: 0 where nothing was ever compacted."""
-        if self._floor is None:
-            self._floor = view.floor(self._txn).forgotten
-        return self._floor
-
-    def transaction(self, digest: bytes) -> StoredTransaction | None:
-        return self._view.transaction(self._txn, digest)
-
-    def last_write(self, collection: bytes) -> int:
-        return view.collection(self._txn, collection)[1]
-
-    def touched(self, collection: bytes, after: int) -> set[bytes] | None:
-        head = view.state(self._txn).sequence
-        frames = frames_after(self._core, self._txn, view.floor(self._txn), after)
-        return fences.touched(frames, collection, after, head)
 
 
 class Writer:
@@ -84,7 +45,11 @@ class Writer:
     def commit(self, request: Request, deadline: float | None) -> Outcome:
         """Commit and be durable. Raises the refusals of `decide`, StorageError and DeadlineExceeded."""
         until = time.monotonic() + limits.TURN_WAIT_S if deadline is None else deadline
-        outcome = self._decided(request, until) if not request.fences else self._fenced(request, until)
+        try:
+            ahead = request.fences or self._core.view.known_rules is not None
+            outcome = (self._prepared if ahead else self._decided)(request, until)
+        except Unproved:
+            outcome = self._prepared(request, until)  # the first that this process hears of a contract
         self._durability.wait_position(outcome.end, deadline)
         self._prepare_ahead()
         if outcome.refusal is not None:
@@ -100,14 +65,16 @@ class Writer:
                 raise
             return self._turn(until, lambda txn, state: self._decide(txn, state, request))
 
-    def _fenced(self, request: Request, until: float) -> Outcome:
-        """Prove what was read before taking the turn, again as often as too much is written in between."""
+    def _prepared(self, request: Request, until: float) -> Outcome:
+        """Look at what takes time before taking the turn, again as often as it was overtaken."""
+        tries = 0
         while True:
-            with self._core.view.read() as txn:
-                proved = fences.prove(Moment(self._core.view, txn), request.fences, until)
+            tries += 1
+            ready = prepared(self._core, request, until, final=tries > _TRIES)
             try:
-                return self._decided(request._replace(fences=proved), until)
+                return self._decided(ready, until)
             except Unproved:
+                request = ready
                 if time.monotonic() >= until:
                     raise DeadlineExceeded("The deadline passed while what was read was looked at.") from None
 
@@ -169,7 +136,7 @@ class Writer:
 
     def _decide(self, txn: Transaction, state: State, request: Request) -> Outcome:
         try:
-            answer = decide(_Reading(self._core, txn), state, request)
+            answer = decide(Deciding(self._core, txn), state, request)
         except EngineError as refused:
             return nothing_done(state)._replace(refusal=refused)
         if isinstance(answer, StoredTransaction):

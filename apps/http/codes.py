@@ -61,6 +61,8 @@ CODES: dict[str, Code] = {
     "CONFLICT": Code(409, "The request conflicts with what is there"),
     "VERSION_CONFLICT": Code(409, "The record has another version"),
     "FENCE_BROKEN": Code(409, "What was read has changed since"),
+    "CONTRACT_BROKEN": Code(409, "Stored records break the contract"),
+    "CONTRACT_CONFLICT": Code(409, "The contract changed meanwhile"),
     "CONTROL_PLANE_MISMATCH": Code(409, "Store and control plane do not belong together"),
     "PRECONDITION_FAILED": Code(409, "A precondition did not hold"),
     "IDEMPOTENCY_CONFLICT": Code(409, "The id is known with other content"),
@@ -85,6 +87,7 @@ CODES: dict[str, Code] = {
     "IF_MATCH_FAILED": Code(412, "The record has another version than If-Match names"),
     # What was understood and cannot be done
     "VALIDATION_FAILED": Code(422, "The value breaks the contract"),
+    "CONTRACT_INVALID": Code(422, "The contract is not valid"),
     "INVALID_QUERY": Code(422, "The query cannot be run"),
     "INVALID_CURSOR": Code(422, "The cursor is not one of this query"),
     "SCAN_LIMIT_EXCEEDED": Code(422, "The query would read too much"),

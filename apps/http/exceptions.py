@@ -33,6 +33,10 @@ ENGINE_CODES: dict[str, str] = {
     "TOO_MANY_PINS": "INTERNAL_ERROR",
     "RECORD_NOT_FOUND": "NOT_FOUND",
     "PRECONDITION_FAILED": "PRECONDITION_FAILED",
+    "VALIDATION_FAILED": "VALIDATION_FAILED",
+    "CONTRACT_INVALID": "CONTRACT_INVALID",
+    "CONTRACT_BROKEN": "CONTRACT_BROKEN",
+    "CONTRACT_CONFLICT": "CONTRACT_CONFLICT",
     "FENCE_BROKEN": "FENCE_BROKEN",
     "IDEMPOTENCY_CONFLICT": "IDEMPOTENCY_CONFLICT",
     "TRANSACTION_TOO_LARGE": "TRANSACTION_TOO_LARGE",
@@ -57,6 +61,13 @@ ENGINE_CODES: dict[str, str] = {
     "LOG_CORRUPT": "STORAGE_CORRUPT",
 }
 """The engine's stable codes, each with its code over HTTP. A test holds it complete."""
+
+_NEVER_COMMITTED = (
+    engine.PreconditionFailed,
+    engine.FenceBroken,
+    engine.IdempotencyConflict,
+    engine.ValidationFailed,
+)
 
 RETRY_SOON = {"Retry-After": "1"}
 """For refusals that pass by themselves within about a second."""
@@ -108,7 +119,7 @@ def engine_refusal(exception: engine.EngineError) -> ApiError:
     if isinstance(exception, engine.DeadlineExceeded) and exception.committed is False:
         return budget.late(committed=False)
     members: dict[str, Any] = {}
-    if isinstance(exception, engine.PreconditionFailed | engine.FenceBroken | engine.IdempotencyConflict):
+    if isinstance(exception, _NEVER_COMMITTED):
         members["committed"] = False
     if isinstance(exception, engine.DeadlineExceeded | engine.StorageError):
         members["committed"] = exception.committed

@@ -1,7 +1,8 @@
 """Bringing a contract into force: what stored records would break it, and the steps from proposed to active.
 
 1. Every record is held to it, as of one moment. Where some break it: refused with counts and samples, nothing changed.
-2. The contract is proposed, a frame in the log: from here on what is written is held to it as well.
+2. The contract is proposed, a frame in the log: from here on what is written is held to it as well, as far as its exact
+   indexes have come.
 3. Its exact indexes are built, in batches, while others write.
 4. What was written between 1 and 2 is checked, every reference, and that nothing is twice in an index.
 5. It is activated, a frame, or, where 4 found something, withdrawn.
@@ -236,7 +237,9 @@ class Activation:
             self._core.files.step("contract proposed")
             self._declarer.build(deadline)
             self._core.files.step("contract indexes built")
-            _refuse(self._look_again(now, revision, deadline, progress))
+            found = self._look_again(now, revision, deadline, progress)
+            self._expect_mine()
+            _refuse(found)
             self._core.files.step("contract checked again")
             self._append({"act": "activate"})
         except BaseException:
@@ -253,6 +256,12 @@ class Activation:
             return self._writer.append_own(txn, state, frame.CONTRACT, orjson.dumps(said))
 
         self._writer.own(act, time.monotonic() + limits.TURN_WAIT_S)
+
+    def _expect_mine(self) -> None:
+        with self._core.view.read() as txn:
+            found = contracts.state(txn)
+        if found.pending is None or found.pending.id != self._id:
+            raise ContractConflict("Another activation came in between.", revision=found.revision)
 
     def _append(self, said: dict[str, str], *, only_if_mine: bool = False) -> None:
         def act(txn: Transaction, state: State) -> Outcome:

@@ -309,7 +309,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Any:
         yield store
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     before=st.lists(CHANGES, max_size=4),
     groups=st.lists(

@@ -82,6 +82,11 @@ class Principal:
         return self.collections is None or collection in self.collections
 
     @property
+    def gives_until_ms(self) -> int | None:
+        """Return when what it gives ends at the latest; a person's session bounds nothing, the person does."""
+        return None if self.person_id is not None else self.expires_at_ms
+
+    @property
     def runs_the_instance(self) -> bool:
         """Tell whether this is somebody at the console, signed in, or at the command line: no program with a key."""
         return not self.key_id

@@ -238,7 +238,7 @@ def _check_collections(collections: Sequence[str] | None) -> None:
 def _check_may_give(key: ApiKey, issuer: Principal) -> None:
     """Hold the rule: nobody gives what they do not hold, nor for longer, nor as another than themselves."""
     _check_held(key, issuer)
-    ends = issuer.expires_at_ms
+    ends = issuer.gives_until_ms
     if ends is not None and (key.expires_at is None or milliseconds(key.expires_at) > ends):
         raise KeyDenied("a key cannot outlive the key it is issued by; give it an earlier expiry")
     if key.kind == ApiKey.Kind.HUMAN and issuer.subject.kind != "Human":

@@ -5,17 +5,24 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.core.signals import request_finished
+from django.db import close_old_connections
 from django.urls import URLPattern, URLResolver, get_resolver, resolve
 
-from apps.keys import services, token
+from apps.keys import authentication, services, token
+from apps.keys.clock import now_ms
 from apps.keys.principal import operator
 from apps.keys.scopes import EVERYTHING, SCOPES
+from apps.keys.sessions import services as sessions
 from tests.boundary_rows import PUBLIC, ROWS, Row
 from tests.conftest import ApiClient
 
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 KEYED = [row for row in ROWS if row.scope != PUBLIC]
 OTHER_WORKER = "somebody-else"
+COLLECTION = "orders"
+ROOT = operator("tests")
+FOR_PEOPLE: tuple[str, ...] = ()
 
 
 def name_of(row: Row) -> str:
@@ -43,7 +50,13 @@ def doors() -> set[tuple[str, str]]:
 
 
 def send(client: ApiClient, row: Row) -> Any:
-    return client.call(row.method, row.path, row.body)
+    """Send the row's request; a stream is given up at once, without the end of a request closing the connection."""
+    answer = client.call(row.method, row.path, row.body)
+    if answer.streaming:
+        request_finished.disconnect(close_old_connections)
+        answer.close()
+        request_finished.connect(close_old_connections)
+    return answer
 
 
 def test_every_route_and_method_has_its_row() -> None:
@@ -68,7 +81,7 @@ def test_no_malformed_unknown_expired_or_revoked_key_passes_and_all_get_one_answ
     now = services.utc_now()
     expired = make_key(expires_at=now - timedelta(seconds=1), now=now - timedelta(days=1))
     revoked = make_key()
-    services.revoke_key(revoked.key.id, by=operator("tests"))
+    services.revoke_key(revoked.key.id, by=ROOT)
     live = make_key()
     callers: dict[str, str | None] = {
         "none": None,
@@ -154,9 +167,88 @@ def test_a_key_that_manages_workers_may_name_one(
 def test_the_right_key_is_not_refused_for_what_it_is(
     row: Row, api: Callable[..., ApiClient], make_key: Callable[..., Any]
 ) -> None:
-    scopes = [row.scope, *row.also] if row.scope else ["state:read"]
-    answer = send(api(make_key(scopes=scopes, worker_id=row.worker)), row)
-    assert answer.status_code not in (401, 403) and answer.status_code < 500, answer.content
+    assert passes(api(make_key(scopes=right(row), worker_id=row.worker)), row)
+
+
+def passes(client: ApiClient, row: Row) -> bool:
+    """Tell whether the door let the key in; what lies behind it may say what it likes, but never fail."""
+    answer = send(client, row)
+    assert answer.status_code < 500, answer.content
+    return answer.status_code not in (401, 403)
+
+
+def is_refused(client: ApiClient, row: Row) -> bool:
+    """Tell whether the door does not know the key."""
+    answer = send(client, row)
+    return bool(answer.status_code == 401 and answer.json()["code"] == "AUTHENTICATION_REQUIRED")
+
+
+def right(row: Row) -> list[str]:
+    """Return the scopes that the row asks for."""
+    return [row.scope, *row.also] if row.scope else ["state:read"]
+
+
+@pytest.mark.parametrize("row", [row for row in KEYED if COLLECTION in f"{row.path} {row.body}"], ids=name_of)
+def test_a_key_for_another_collection_is_refused(
+    row: Row, api: Callable[..., ApiClient], make_key: Callable[..., Any]
+) -> None:
+    scopes = [*right(row), "workload:create"]
+    body = send(api(make_key(scopes=scopes, collections=["invoices"])), row).json()
+    assert (body["code"], body.get("reason")) == ("FORBIDDEN", "COLLECTION_DENIED"), body
+    assert passes(api(make_key(scopes=scopes, collections=[COLLECTION])), row)
+
+
+@pytest.mark.parametrize("row", KEYED, ids=name_of)
+def test_a_key_that_passed_a_moment_ago_is_refused_the_moment_it_ends(
+    row: Row, api: Callable[..., ApiClient], make_key: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    members = {"scopes": right(row), "worker_id": row.worker}
+    ends = services.utc_now() + timedelta(hours=1)
+    dying, revoked = make_key(**members, expires_at=ends), make_key(**members)
+    assert not is_refused(api(dying), row) and passes(api(revoked), row)
+    services.revoke_key(revoked.key.id, by=ROOT)
+    assert is_refused(api(revoked), row)
+    monkeypatch.setattr(authentication, "utc_now", lambda: ends)
+    assert is_refused(api(dying), row)
+
+
+@pytest.mark.parametrize("row", KEYED, ids=name_of)
+def test_an_old_secret_passes_until_the_very_end_of_its_grace(
+    row: Row, api: Callable[..., ApiClient], make_key: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = make_key(scopes=right(row), worker_id=row.worker)
+    now, grace = services.utc_now(), timedelta(hours=1)
+    new = services.rotate_key(old.key.id, by=ROOT, grace=grace, now=now)
+    assert passes(api(old), row) and passes(api(new), row)
+    monkeypatch.setattr(authentication, "utc_now", lambda: now + grace - timedelta(microseconds=1))
+    assert passes(api(old), row)
+    monkeypatch.setattr(authentication, "utc_now", lambda: now + grace)
+    assert is_refused(api(old), row) and passes(api(new), row)
+
+
+@pytest.mark.parametrize("row", [row for row in KEYED if not row.worker], ids=name_of)
+def test_an_agent_passes_where_its_scopes_let_it(
+    row: Row, api: Callable[..., ApiClient], make_key: Callable[..., Any]
+) -> None:
+    assert passes(api(make_key(kind="agent", scopes=right(row))), row) is (row.path not in FOR_PEOPLE)
+
+
+@pytest.mark.parametrize("row", [row for row in KEYED if not row.worker], ids=name_of)
+def test_a_persons_session_passes_where_its_scopes_let_it_and_nowhere_else(
+    row: Row, api: Callable[..., ApiClient], namespace: str, django_user_model: Any
+) -> None:
+    ada = django_user_model.objects.create_superuser("ada")
+
+    def session(scopes: list[str]) -> ApiClient:
+        return ApiClient(sessions.open_session(ada, now_ms=now_ms(), scopes=scopes, namespaces=[namespace]).secret)
+
+    assert passes(session(right(row)), row)
+    if row.scope:
+        others = session([scope for scope in SCOPES if scope not in (row.scope, EVERYTHING)])
+        assert send(others, row).json().get("required_scope") == row.scope
+    leaving = session(right(row))
+    assert leaving.post_json("/v1/auth/signout", {}).status_code == 204
+    assert is_refused(leaving, row)
 
 
 @pytest.mark.parametrize("row", [row for row in ROWS if row.scope == PUBLIC], ids=name_of)

@@ -266,7 +266,7 @@ def _check_life(grant: Grant, principal: Principal) -> None:
 
 def _end_of(principal: Principal, otherwise: int) -> int:
     """Return the last second a grant of this principal may end at."""
-    return otherwise if principal.expires_at_ms is None else principal.expires_at_ms // 1000
+    return otherwise if principal.gives_until_ms is None else principal.gives_until_ms // 1000
 
 
 def _shared_end(principal: Principal, now_ms: int) -> int:

@@ -52,6 +52,13 @@ def sign_in(
             "This name and password are nobody's who may sign in.",
             headers=authentication_required().headers,
         )
+    return open_session(person, now_ms=now_ms, scopes=scopes, namespaces=namespaces)
+
+
+def open_session(
+    person: Operator, *, now_ms: int, scopes: Sequence[str] | None = None, namespaces: Sequence[str] | None = None
+) -> Opened:
+    """Open a session for somebody who has proved who they are. Raises ApiError FORBIDDEN for scopes not held."""
     held = people.principal_of(person)
     missing = sorted(scope for scope in scopes or () if not held.has(scope))
     if missing:

@@ -12,7 +12,8 @@ In any installed app's `capabilities.py`:
 
 The value returned is the work's output. An exception is a failure of kind `execution_error`, which the default policy
 does not try again; raise `Failed(kind, ...)` to say otherwise. A program runs in a thread of the worker beside others:
-it must not change process-wide state, and should look at `context.cancelled()` now and then when it runs long.
+it must not change process-wide state, and should look at `context.cancelled()` now and then when it runs long; one
+registered as `isolated` has a process of its own (`isolation/`).
 Not here: who calls it (`worker.py`), the built-in ones (`builtin.py`).
 """
 
@@ -128,17 +129,29 @@ Program: TypeAlias = Callable[[JSON, Context], JSON]
 
 @dataclass(frozen=True, slots=True)
 class Capability:
-    """A program and its name."""
+    """A program and its name. Isolated: each attempt in a process of its own, ended after `time_limit_s` (None: never).
+
+    What an isolated program does to its process costs one attempt: a failure of kind `worker_failure` (it ended its
+    process) or `timeout`, both tried again by the default policy. Starting the process takes about a second.
+    """
 
     name: str
     program: Program
+    isolated: bool = False
+    time_limit_s: float | None = None
 
 
 _registry: dict[str, Capability] = {}
 
 
-def capability(name: str) -> Callable[[Program], Program]:
-    """Register the decorated program. Raises ValueError for a bad name and for one that another program has."""
+def capability(name: str, *, isolated: bool = False, time_limit_s: float | None = None) -> Callable[[Program], Program]:
+    """Register the decorated program.
+
+    Raises ValueError for a bad name, for one that another program has, and for a time limit on a program that is not
+    isolated: a thread cannot be ended.
+    """
+    if time_limit_s is not None and (not isolated or time_limit_s <= 0):
+        raise ValueError("a time limit is a positive number of seconds, of an isolated program")
     if not _NAME.match(name):
         raise ValueError(f"{name!r} is no capability name: letters, digits, '_', '.' and '-', at most 128")
 
@@ -146,7 +159,7 @@ def capability(name: str) -> Callable[[Program], Program]:
         known = _registry.get(name)
         if known is not None and known.program is not program:
             raise ValueError(f"two programs are registered as {name}")
-        _registry[name] = Capability(name, program)
+        _registry[name] = Capability(name, program, isolated, time_limit_s)
         return program
 
     return register

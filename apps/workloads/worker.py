@@ -32,6 +32,7 @@ from apps.workloads.capabilities import Cancelled, Failed
 from apps.workloads.clock import now_ms
 from apps.workloads.commands import Claim, ClaimNext, Completion, Failure
 from apps.workloads.errors import WorkloadError
+from apps.workloads.isolation import parent
 from apps.workloads.reporter import Reporter
 from apps.workloads.running import Running
 from apps.workloads.services import scheduling
@@ -232,7 +233,10 @@ class Worker:
             found = capabilities.find(name) or declared.find(fence.namespace, name)
             if found is None:
                 raise Failed("capability_missing", f"{name} is not installed here")
-            output = found.program(running.claim.input, running)
+            if found.isolated:
+                output = parent.run(found, running.claim.input, running)
+            else:
+                output = found.program(running.claim.input, running)
         except Cancelled:
             if running.cancelled():
                 return None

@@ -1,5 +1,6 @@
 """`manage.py worker`: evaluate triggers, sweep, and run durable work until told to stop."""
 
+import sys
 from argparse import ArgumentParser, ArgumentTypeError
 from typing import Any
 
@@ -9,6 +10,7 @@ from django.core.management.base import BaseCommand
 from apps.operations.services import liveness
 from apps.operations.services.supervised import end_with_supervisor
 from apps.triggers.evaluator import Evaluator
+from apps.workloads.printed import MaskedStream
 from apps.workloads.worker import Step, Worker, WorkerOptions, stop_on_signals
 
 MAX_CONCURRENCY = 64
@@ -51,6 +53,7 @@ class Command(BaseCommand):
         triggers = Step("triggers", evaluator.run_once, pause=evaluator.wait, close=evaluator.close)
         worker = Worker(how, steps=[triggers, liveness.step(how)])
         stop_on_signals(worker)
+        sys.stdout, sys.stderr = MaskedStream(sys.stdout), MaskedStream(sys.stderr)
         end_with_supervisor()
         if options["once"]:
             attempts = worker.run_once()

@@ -1,0 +1,1 @@
+"""An app with programs that behave badly, for processes of their own."""

@@ -103,6 +103,8 @@ STATE: list[Row] = [
         scope="state:read",
         body={"records": [{"collection": "orders", "id": "o-1"}]},
     ),
+    Row("GET", "/v1/export", scope="state:read"),
+    Row("POST", "/v1/import", scope="state:write", body={"collection": "orders", "id": "o-1", "value": {}}),
     Row("GET", "/v1/capabilities", scope="capabilities:read"),
     Row("GET", "/v1/capabilities/find", scope="capabilities:read"),
     Row("PUT", "/v1/capabilities/find", scope="capabilities:write", body={"steps": [{"op": "identity"}]}),

@@ -103,6 +103,7 @@ def describe(
     answers: Mapping[int, Answer],
     description: str = "",
     body: Schema | None = None,
+    body_media: str = "application/json",
     body_examples: Mapping[str, Any] | None = None,
     errors: Sequence[str] = (),
     parameters: Sequence[OpenApiParameter] = (),
@@ -128,13 +129,16 @@ def describe(
         for status, answer in answers.items()
         if answer.example is not None
     ]
-    examples += [OpenApiExample(name, value, request_only=True) for name, value in (body_examples or {}).items()]
+    examples += [
+        OpenApiExample(name, value, request_only=True, media_type=body_media)
+        for name, value in (body_examples or {}).items()
+    ]
     return extend_schema(
         operation_id=operation_id,
         summary=summary,
         description=description or summary + ".",
         tags=[tag],
-        request={"application/json": body} if body is not None else None,
+        request={body_media: body} if body is not None else None,
         responses={
             (status, answer.media): OpenApiResponse(answer.schema, description=answer.description)
             for status, answer in answers.items()

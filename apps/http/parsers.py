@@ -1,6 +1,6 @@
 """JSON in: the media type judged, the body read up to its limit and not a byte further, then parsed strictly."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import IO, Any
 
 from django.core.handlers.wsgi import WSGIRequest
@@ -58,6 +58,63 @@ def read_body(request: HttpRequest, *, max_bytes: int, media_type: str = "applic
     if len(raw) < length:
         raise _broken_off()
     return raw
+
+
+class BodyLines:
+    """The lines of a body of any length, as they come in, without their ends; at most `max_line_bytes` each.
+
+    Raises ApiError 415 at once; 413 for a longer line and JSON_INVALID for a body that breaks off while iterated.
+    """
+
+    def __init__(self, request: HttpRequest, *, media_type: str, max_line_bytes: int) -> None:
+        announced = request.META.get("CONTENT_LENGTH") or "0"
+        self._left = int(announced) if announced.isascii() and announced.isdigit() else 0
+        self._chunked = "chunked" in request.META.get("HTTP_TRANSFER_ENCODING", "").lower()
+        _check_media_type(request, media_type)
+        self._stream: Any = _chunked_stream(request) if self._chunked else request
+        self._max_line_bytes = max_line_bytes
+        self._ended = False
+
+    def __iter__(self) -> Iterator[bytes]:
+        rest = b""
+        while piece := self._piece():
+            *lines, rest = (rest + piece).split(b"\n")
+            for line in lines:
+                yield self._checked(line)
+            self._checked(rest)
+        if rest:
+            yield rest
+
+    def drain(self, max_bytes: int) -> None:
+        """Read on and forget, so that a client that sends before it reads gets to read; what goes wrong ends it."""
+        try:
+            while max_bytes > 0 and (piece := self._piece()):
+                max_bytes -= len(piece)
+        except ApiError:
+            return
+
+    def _checked(self, line: bytes) -> bytes:
+        if len(line) > self._max_line_bytes:
+            raise ApiError(
+                "BODY_TOO_LARGE",
+                f"A line is larger than {self._max_line_bytes} bytes.",
+                details={"max_line_bytes": self._max_line_bytes},
+            )
+        return line
+
+    def _piece(self) -> bytes:
+        if self._ended or (not self._chunked and not self._left):
+            return b""
+        try:
+            piece: bytes = self._stream.read(65536 if self._chunked else min(65536, self._left))
+        except Exception as error:  # each server has its own for a connection that ends or chunks that are none
+            self._ended = True
+            raise _broken_off() from error
+        self._ended = not piece
+        self._left -= len(piece)
+        if not piece and self._left > 0:
+            raise _broken_off()
+        return piece
 
 
 def _check_media_type(request: HttpRequest, media_type: str) -> None:

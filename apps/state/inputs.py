@@ -246,7 +246,7 @@ def changes(parameters: QueryDict) -> ChangesRequest:
         after=_after(parameters.get("after", "start")),
         limit=reading.query_whole(parameters, "limit", PAGE_DEFAULT, low=1, high=PAGE_MAX),
         wait_s=reading.query_whole(parameters, "wait", 0, low=0, high=WAIT_MAX_S),
-        collections=_feed_collections(parameters),
+        collections=collections_named(parameters),
     )
 
 
@@ -259,7 +259,7 @@ def stream(parameters: QueryDict, headers: Mapping[str, str]) -> ChangesRequest:
         after=_after("start" if asked is ABSENT else asked) if resumed is None else _after(resumed, "Last-Event-ID"),
         limit=STREAM_PAGE,
         wait_s=0,
-        collections=_feed_collections(parameters),
+        collections=collections_named(parameters),
     )
 
 
@@ -276,7 +276,8 @@ def _after(given: str, field: str = "after") -> Cursor | str:
         ) from error
 
 
-def _feed_collections(parameters: QueryDict) -> tuple[str, ...] | None:
+def collections_named(parameters: QueryDict) -> tuple[str, ...] | None:
+    """Read `collections`: names separated by commas, None where there is none."""
     if "collections" not in parameters:
         return None
     names = {name for given in parameters.getlist("collections") for name in given.split(",")}

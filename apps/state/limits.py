@@ -25,6 +25,20 @@ STREAM_PAGE = 64
 STREAM_KEYS_SHARE = 2
 STREAM_RETRY_MS = 1000
 
+# Export and import. Each holds a thread of its process while it runs. A batch of an import is one transaction: a row a
+# record. An export's pin keeps its moment readable; it is renewed as it goes, and expires by itself after a crash.
+MAX_EXPORTS = 2
+MAX_IMPORTS = 2
+EXPORT_PAGE = 200
+EXPORT_PIN_S = 600
+EXPORT_PIN_RENEWED_S = 60
+IMPORT_BATCH_ROWS = 500
+IMPORT_BATCH_BYTES = 4 * 1024 * 1024
+IMPORT_LINE_BYTES = 2 * 1024 * 1024
+IMPORT_ID_BYTES = 96
+PROGRESS_S = 1.0
+IMPORT_DRAIN_BYTES = 1024 * 1024 * 1024
+
 # Bodies. A record is at most 1 MiB; escapes and white space may double it. A transaction as the engine's.
 RECORD_BODY_BYTES = 2 * 1024 * 1024
 TRANSACTION_BODY_BYTES = 16 * 1024 * 1024

@@ -21,7 +21,14 @@ def test_the_examples_of_the_api_page_run_as_written_and_none_is_refused(tmp_pat
     assert calls >= 12
     with Instance(tmp_path / "data") as instance:
         instance.start_server()
-        key = instance.new_key("state:read", "state:write", "events:read")
+        key = instance.new_key(
+            "state:read",
+            "state:write",
+            "events:read",
+            "schema:write",
+            "capabilities:read",
+            "capabilities:write",
+        )
         script = "\n".join(blocks).replace("fdb_...", key).replace("http://127.0.0.1:8000", instance.url)
         done = subprocess.run(["bash", "-eu", "-c", script], capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 0, done.stderr

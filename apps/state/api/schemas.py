@@ -253,6 +253,17 @@ SCHEMAS: dict[str, Schema] = {
         }
     ),
     "CapabilityPage": _object({"capabilities": _array(ref("Capability")), "next_cursor": CURSOR}),
+    "ImportLine": _object(
+        {
+            "import_id": {"type": "string", "description": "The Idempotency-Key, or one made here."},
+            "rows": {**INTEGER, "description": "The number of the last row that is in."},
+            "records": INTEGER,
+            "batches": INTEGER,
+            "repeated": {**INTEGER, "description": "Batches that had been in before, under this import id."},
+            "revision": INTEGER,
+        },
+        {"complete": {"const": True}, "row": INTEGER, "error": ref("Error")},
+    ),
     "History": _object({"operations": _array(ref("Operation")), "next_cursor": CURSOR}),
     "Provenance": _object(
         {

@@ -2,7 +2,7 @@
 
 from django.urls import path, register_converter
 
-from apps.state.api import capabilities, documents, events, questions, views
+from apps.state.api import capabilities, documents, events, questions, transfers, views
 from apps.state.api.paths import SegmentConverter
 from apps.state.api.routing import action
 
@@ -38,6 +38,8 @@ urlpatterns = [
     path("changes", views.ChangesView.as_view(), name="changes"),
     path("capabilities", capabilities.CapabilitiesView.as_view(), name="capabilities"),
     path("capabilities/<segment:name>", capabilities.CapabilityView.as_view(), name="capability"),
+    path("export", transfers.ExportView.as_view(), name="export"),
+    path("import", transfers.ImportView.as_view(), name="import"),
     path("openapi.json", documents.openapi, name="openapi"),
     path("docs", documents.docs, name="docs"),
 ]

@@ -1,0 +1,96 @@
+"""NDJSON as exports write it and imports read it, cut into batches. Pure.
+
+    {"feltdb_export": 1, "namespace", "instance_id", "revision"}       the first line of an export; imports pass over it
+    {"collection", "id", "version", "updated_at_ms", "value"}          a record, one a line
+    {"records": 3, "revision": 120, "complete": true}                  the last line; imports pass over it
+
+Of a record an import takes `collection`, `id` and `value`. Batches are cut by what has been read alone, so that the
+same lines always make the same batches: a batch is a transaction, whose id names its first row.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from apps.http import strict_json
+from apps.http.errors import ApiError
+from apps.state import reading
+from apps.state.limits import IMPORT_BATCH_BYTES, IMPORT_BATCH_ROWS
+from apps.state.reading import invalid
+from feltdb_engine import Mutation
+
+FORMAT = 1
+_RECORD = frozenset({"collection", "id", "value", "key", "version", "sequence", "updated_at_ms"})
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Batch:
+    """Rows that are committed together. `rows` are their numbers, from 1, in the order of `mutations`."""
+
+    rows: tuple[int, ...]
+    mutations: tuple[Mutation, ...]
+
+
+class BadRow(Exception):
+    """A row that cannot be imported: its number, from 1, and why."""
+
+    def __init__(self, row: int, refusal: ApiError) -> None:
+        super().__init__(row, refusal.message)
+        self.row = row
+        self.refusal = refusal
+
+
+def batches(lines: Iterable[bytes], *, kind: Literal["put", "insert"], collection: str | None) -> Iterator[Batch]:
+    """Cut lines into batches; a record that comes twice begins a new one. Raises BadRow for one that is no row."""
+    rows: list[int] = []
+    mutations: list[Mutation] = []
+    seen: set[tuple[str, str]] = set()
+    size = 0
+    for number, line in _numbered(lines):
+        if not line.strip():
+            continue
+        try:
+            mutation = _mutation(strict_json.loads(line), kind, collection)
+        except ApiError as refusal:
+            raise BadRow(number, refusal) from refusal
+        if mutation is None:
+            continue
+        name = (mutation.collection, mutation.id)
+        if rows and (len(rows) == IMPORT_BATCH_ROWS or size + len(line) > IMPORT_BATCH_BYTES or name in seen):
+            yield Batch(rows=tuple(rows), mutations=tuple(mutations))
+            rows, mutations, seen, size = [], [], set(), 0
+        rows.append(number)
+        mutations.append(mutation)
+        seen.add(name)
+        size += len(line)
+    if rows:
+        yield Batch(rows=tuple(rows), mutations=tuple(mutations))
+
+
+def _numbered(lines: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
+    """Number the lines from 1; what reading one raises is about the one after the last."""
+    number = 0
+    source = iter(lines)
+    while True:
+        number += 1
+        try:
+            yield number, next(source)
+        except StopIteration:
+            return
+        except ApiError as refusal:
+            raise BadRow(number, refusal) from refusal
+
+
+def _mutation(row: Any, kind: Literal["put", "insert"], collection: str | None) -> Mutation | None:
+    if type(row) is dict and ("feltdb_export" in row or "complete" in row) and "id" not in row:
+        return None
+    members = reading.an_object(row, "", _RECORD)
+    value = members.get("value")
+    if type(value) is not dict:
+        raise invalid("A row has a value, which is an object.", pointer="/value")
+    return Mutation(
+        kind=kind,
+        collection=reading.collection_name(members.get("collection", collection), pointer="/collection"),
+        id=reading.record_id(members.get("id"), pointer="/id"),
+        value=value,
+    )

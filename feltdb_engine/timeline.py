@@ -58,17 +58,27 @@ def begin_where_due(core: Core, writer: Writer, deadline: float) -> None:
         known = trust.read(core.files, core.path)
         if known is None or known.directory == here:
             return nothing_done(state)
-        instance = secrets.token_bytes(16)
-        began = payload.LoggedTimeline(instance, state.instance, state.sequence)
-        outcome = writer.append_own(txn, state, frame.TIMELINE, payload.encode_timeline(began))
-        parent = (state.instance.hex(), state.sequence)
-        known_now = manifest.read(core.files, core.path) or core.manifest  # a compaction may have changed it
-        core.manifest = known_now.on_timeline(instance.hex(), *parent)
-        manifest.write(core.files, core.path, core.manifest)
+        outcome = _begin(core, writer, txn, state)
         trust.write(core.files, core.path, replace(known, directory=here))
         return outcome
 
     writer.own(act, deadline)
+
+
+def begin(core: Core, writer: Writer, deadline: float) -> None:
+    """Begin a timeline on somebody's word: what is written from now on can be told from what another copy wrote."""
+    writer.own(lambda txn, state: _begin(core, writer, txn, state), deadline)
+
+
+def _begin(core: Core, writer: Writer, txn: Transaction, state: State) -> Outcome:
+    instance = secrets.token_bytes(16)
+    began = payload.LoggedTimeline(instance, state.instance, state.sequence)
+    outcome = writer.append_own(txn, state, frame.TIMELINE, payload.encode_timeline(began))
+    # As it stands on the disk: a compaction by another process may have replaced it.
+    current = manifest.read(core.files, core.path) or core.manifest
+    core.manifest = current.on_timeline(instance.hex(), state.instance.hex(), state.sequence)
+    manifest.write(core.files, core.path, core.manifest)
+    return outcome
 
 
 def _recorded(core: Core) -> tuple[int, int, str] | None:

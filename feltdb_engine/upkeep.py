@@ -6,15 +6,16 @@ from pathlib import Path
 import lmdb
 
 from feltdb_engine import backup as backups
-from feltdb_engine import compaction, limits, pinning, positions, verify
+from feltdb_engine import compaction, limits, pinning, positions, timeline, verify
 from feltdb_engine import history as histories
 from feltdb_engine import stats as statistics
 from feltdb_engine.bundle import BackupInfo
 from feltdb_engine.core import Core
 from feltdb_engine.durability import Durability
 from feltdb_engine.errors import StoreRebuilding
+from feltdb_engine.feed import Feed
 from feltdb_engine.guard import guarded
-from feltdb_engine.model import Operation, Pin
+from feltdb_engine.model import Cursor, Operation, Pin
 from feltdb_engine.policy import Retention
 from feltdb_engine.reading import Reader
 from feltdb_engine.view import State, Transaction
@@ -29,6 +30,7 @@ class Upkeep:
     _durability: Durability
     _writer: Writer
     _reader: Reader
+    _feed: Feed
 
     def _recover_from(self, error: StoreRebuilding | lmdb.PanicError) -> None:
         raise NotImplementedError
@@ -109,6 +111,17 @@ class Upkeep:
             dry_run=dry_run,
             progress=progress,
         )
+
+    @guarded
+    def begin_timeline(self) -> Cursor:
+        """Leave the timeline at its head and begin a new one; gives that place on it.
+
+        For a store that was put back to an earlier state: what another copy of it wrote on the old timeline can then
+        not be taken for what is written from now on.
+        """
+        self._refuse_read_only()
+        timeline.begin(self._core, self._writer, time.monotonic() + limits.TURN_WAIT_S)
+        return self._feed.head()
 
     @guarded
     def stats(self) -> statistics.Stats:

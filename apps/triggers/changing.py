@@ -16,9 +16,11 @@ from apps.keys.audit import services as audit
 from apps.keys.principal import Principal
 from apps.triggers.definition import of_trigger
 from apps.triggers.errors import ControlPlaneMismatch, TriggerError, TriggerNotFound
-from apps.triggers.evaluation.position import Seen
+from apps.triggers.evaluation import marks, position
+from apps.triggers.evaluation.position import Meeting, Seen
 from apps.triggers.limits import MAX_REASON_CHARS, MAX_TEXT_CHARS
-from apps.triggers.models import NamespacePosition, Trigger, TriggerCursor, TriggerRevision
+from apps.triggers.models import SEQUENCE_NONE, NamespacePosition, Trigger, TriggerCursor, TriggerRevision
+from apps.workloads.services import holds
 from feltdb_engine.model import Cursor
 
 Action = TriggerRevision.Action
@@ -45,11 +47,13 @@ def turn(namespace: str) -> Iterator[None]:
         yield
 
 
-def meet(namespace: str, seen: Seen, *, now_ms: int) -> None:
+def meet(namespace: str, meeting: Meeting, *, now_ms: int) -> None:
     """Remember the store of a namespace, or that it has come further; inside a transaction of the caller's.
+
 
     Raises `ControlPlaneMismatch` where another store is known.
     """
+    seen = meeting.seen
     row, made = NamespacePosition.objects.get_or_create(
         namespace=namespace,
         defaults={
@@ -61,14 +65,23 @@ def meet(namespace: str, seen: Seen, *, now_ms: int) -> None:
         },
     )
     if made:
+        _mark(namespace, seen, now_ms)
         return
     if row.mismatch_code:
         raise ControlPlaneMismatch(row.mismatch)
     if row.store_id != seen.store_id:
         raise ControlPlaneMismatch("the namespace's directory holds another store than the one this database knows")
-    NamespacePosition.objects.filter(pk=namespace, sequence__lt=seen.sequence).update(
+    position.check_told(position.of_row(row), meeting.told)
+    moved = NamespacePosition.objects.filter(pk=namespace, sequence__lt=seen.sequence).update(
         instance_id=seen.instance_id, sequence=seen.sequence, content_hash=seen.content_hash, updated_at_ms=now_ms
     )
+    if moved:
+        _mark(namespace, seen, now_ms)
+
+
+def _mark(namespace: str, seen: Seen, now_ms: int) -> None:
+    if seen.sequence != SEQUENCE_NONE:
+        marks.keep(namespace, marks.newest(namespace) + 1, seen, now_ms=now_ms)
 
 
 def locked(namespace: str, trigger_id: str) -> Trigger:
@@ -163,7 +176,8 @@ def block(trigger_pk: int, *, revision: int, code: str, reason: str, now_ms: int
 
 
 def note_mismatch(namespace: str, error: TriggerError, *, now_ms: int) -> None:
-    """Stop the whole namespace until store and database are reconciled."""
+    """Stop the whole namespace, its triggers and its claims, until store and database are reconciled."""
+    holds.hold(namespace, code=error.code, message=error.message, now_ms=now_ms)
     NamespacePosition.objects.filter(pk=namespace, mismatch_code="").update(
         mismatch_code=error.code, mismatch=error.message[:MAX_REASON_CHARS], updated_at_ms=now_ms
     )

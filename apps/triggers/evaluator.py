@@ -44,6 +44,7 @@ class _Namespace:
     lease_until_ms: int = 0
     failures: int = 0
     not_before_s: float = 0.0
+    trouble: str = ""
 
 
 class Evaluator:
@@ -69,16 +70,18 @@ class Evaluator:
 
     def run(self, stop: threading.Event) -> None:
         """Evaluate until `stop` is set, then give the leases back. Nothing ends the loop but `stop`."""
-        failures = 0
+        failures, trouble = 0, ""
         try:
             while not stop.is_set():
                 try:
                     worked = self.run_once(stop)
-                    failures = 0
-                except Exception:
-                    logger.exception("a round of evaluation failed; trying again")
+                    failures, trouble = 0, ""
+                except Exception as error:
+                    what, known = _in_words(error), isinstance(error, ApiError | DatabaseError)
+                    if what != trouble:
+                        logger.error("a round of evaluation failed: %s; trying again", what, exc_info=not known)
                     connection.close()
-                    failures += 1
+                    failures, trouble = failures + 1, what
                     stop.wait(_backoff_s(failures))
                     continue
                 if not worked:
@@ -129,8 +132,8 @@ class Evaluator:
             try:
                 kept.walker.flush(stores.store(namespace))
                 leases.give_back(namespace, self._holder)
-            except (ApiError, EngineError, DatabaseError):
-                logger.warning("the lease of %s was not given back; it ends by itself", namespace, exc_info=True)
+            except (ApiError, EngineError, DatabaseError) as error:
+                logger.warning("the lease of %s was not given back; it ends by itself: %s", namespace, _in_words(error))
         self._namespaces.clear()
         connection.close()
 
@@ -152,14 +155,18 @@ class Evaluator:
             store = stores.store(namespace)
             if kept.definitions == definitions and kept.walker.idle(store.head()) and not kept.walker.flush_due():
                 if not kept.walker.authority_due():
+                    if kept.lease_until_ms:
+                        kept.walker.renew_pins(store)
                     return False
             if not self._lease(namespace, kept):
                 return False
             worked = self._steps(kept, store, stop)
+            kept.walker.renew_pins(store)
         except Exception as error:
             self._failed(namespace, kept, error)
             return False
-        kept.definitions, kept.failures, kept.not_before_s = definitions, 0, 0.0
+        kept.definitions = definitions
+        self._recovered(namespace, kept)
         return worked
 
     def _steps(self, kept: _Namespace, store: Store, stop: threading.Event | None) -> bool:
@@ -179,17 +186,32 @@ class Evaluator:
         return kept.lease_until_ms > 0
 
     def _failed(self, namespace: str, kept: _Namespace, error: Exception) -> None:
+        """Leave the namespace alone for a growing while. One line says so, and another once it goes on or differs."""
         kept.failures += 1
         pause = _backoff_s(kept.failures)
         kept.not_before_s = self._monotonic() + pause
-        if isinstance(error, ControlPlaneMismatch):
-            logger.error("triggers of %s stand still until store and database are reconciled: %s", namespace, error)
-        elif isinstance(error, ApiError):
-            logger.warning("triggers of %s: %s; trying again in %.1f s", namespace, error, pause)
-        else:
-            logger.error("triggers of %s failed; trying again in %.1f s", namespace, pause, exc_info=error)
+        what = _in_words(error)
+        if what != kept.trouble:
+            kept.trouble = what
+            if isinstance(error, ControlPlaneMismatch):
+                logger.error("triggers of %s stand still until store and database are reconciled: %s", namespace, what)
+            elif isinstance(error, ApiError | EngineError | DatabaseError):
+                logger.error("triggers of %s: %s; trying again in %.1f s, then ever less often", namespace, what, pause)
+            else:
+                logger.error("triggers of %s failed; trying again in %.1f s", namespace, pause, exc_info=error)
         if isinstance(error, DatabaseError) or isinstance(error.__cause__, DatabaseError):
             connection.close()
+
+    def _recovered(self, namespace: str, kept: _Namespace) -> None:
+        if kept.failures:
+            logger.warning("triggers of %s go on, after %d failures", namespace, kept.failures)
+        kept.failures, kept.not_before_s, kept.trouble = 0, 0.0, ""
+
+
+def _in_words(error: Exception) -> str:
+    if isinstance(error, ApiError | EngineError):
+        return f"{error.code}: {error.message}"
+    return f"{type(error).__name__}: {error}".partition("\n")[0]
 
 
 def _backoff_s(failures: int) -> float:

@@ -40,6 +40,8 @@ QUIET_FLUSH_OPERATIONS = 10_000  # ... or once they are this far ahead: a restar
 MARK_MS = 1_000  # what was seen is kept for comparison this often ...
 MARK_OPERATIONS = 500  # ... or after so many operations: what is between two marks may be evaluated again
 MARKS_DENSE = 128  # of the newest marks, and of each doubling of age: a thousand tell of years
+PIN_RENEW_MS = 10_000  # pins in the store are looked at this often: each renewal is a frame of its log
+PIN_MS = 7 * 24 * 3600 * 1000  # ... and hold history for so long when no evaluator renews them: a week to repair things
 STALE_STEPS = 50  # steps overtaken by others in a row before an evaluation by hand gives up
 
 # The evaluator's loop

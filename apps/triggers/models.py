@@ -279,14 +279,7 @@ class TriggerReplay(models.Model):
     """An order to evaluate the changes after `from_sequence` up to `to_sequence` once more, and how far it has come.
 
     Work of the trigger's replay `number` has a key of its own (`...:r{number}`), so it is made once more, and once.
-    Of kind `reconcile` a change that has made work already, by its content, makes none.
     """
-
-    class Kind(models.TextChoices):
-        """Why it is done."""
-
-        AGAIN = "again", "again: every change that matches makes work once more"
-        RECONCILE = "reconcile", "reconcile: every change that matches and has not made work"
 
     class Outcome(models.TextChoices):
         """How it ended."""
@@ -298,7 +291,6 @@ class TriggerReplay(models.Model):
     trigger = models.ForeignKey(Trigger, on_delete=models.CASCADE, related_name="replays", db_index=False)
     namespace = models.CharField(max_length=63)
     number = models.PositiveIntegerField()
-    kind = models.CharField(max_length=16, choices=Kind.choices, default=Kind.AGAIN)
     from_sequence = models.BigIntegerField()
     to_sequence = models.BigIntegerField()
     position = models.BigIntegerField()
@@ -321,7 +313,6 @@ class TriggerReplay(models.Model):
                 & Q(to_sequence__gte=models.F("position")),
                 name="trigger_replay_stays_in_its_range",
             ),
-            models.CheckConstraint(condition=Q(kind__in=["again", "reconcile"]), name="trigger_replay_kind_is_known"),
             models.CheckConstraint(
                 condition=Q(ended_at_ms__isnull=True, outcome="")
                 | Q(ended_at_ms__isnull=False, outcome__in=["done", "failed", "cancelled"]),
@@ -342,7 +333,8 @@ class NamespacePosition(models.Model):
 
     `content_hash` is that of the operation at `sequence`; empty while none was seen. While `mismatch_code` is set no
     trigger of the namespace is evaluated. `definitions` counts the changes of the namespace's triggers: evaluators
-    read them again when it has moved. Whoever changes triggers or cursors takes this row first.
+    read them again when it has moved. Whoever changes triggers or cursors takes this row first. Up to
+    `reconciled_to` the store's changes may bear numbers that lost changes had: their work may need another key.
     """
 
     namespace = models.CharField(max_length=63, primary_key=True)
@@ -351,6 +343,7 @@ class NamespacePosition(models.Model):
     sequence = models.BigIntegerField(default=SEQUENCE_NONE)
     content_hash = models.CharField(max_length=64, blank=True, default="")
     definitions = models.BigIntegerField(default=0)
+    reconciled_to = models.BigIntegerField(default=SEQUENCE_NONE)
     mismatch_code = models.CharField(max_length=64, blank=True, default="")
     mismatch = models.CharField(max_length=limits.MAX_REASON_CHARS, blank=True, default="")
     updated_at_ms = models.BigIntegerField()

@@ -120,3 +120,4 @@ DEFAULT_PAGE = 100
 
 MAX_HISTORY = 1_000
 """Events, attempts or checkpoints one history answer carries, newest kept."""
+MAX_HOLD_CHARS = 1_000  # why the claims of a namespace are stopped

@@ -229,3 +229,19 @@ def test_an_unknown_format_is_refused_untouched(tmp_path: Path) -> None:
     path.write_bytes(b"%s\n%08x\n" % (line, google_crc32c.value(line)))
     with pytest.raises(errors.FormatUnsupported):
         Store.open(tmp_path / "s")
+
+
+def test_a_timeline_begun_on_request_leaves_the_old_one_at_the_head(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    with Store.open(path, host=boot(1)) as store:
+        store.commit([put("a:1", {})])
+        old = store.head()
+        began = store.begin_timeline()
+        assert (began.sequence, began.instance_id != old.instance_id) == (1, True)
+        store.commit([put("a:2", {})])
+        after = store.changes(old)
+        assert ([each.instance_id for each in after.operations], after.rewound_from) == ([began.instance_id], None)
+    with Store.open(path, host=boot(1)) as store:
+        assert store.head() == type(old)(instance_id=began.instance_id, sequence=2)
+        assert [each.instance_id for each in operations(store)] == [old.instance_id, began.instance_id]
+        assert store.verify().good

@@ -40,7 +40,7 @@ STEPS = [
     (walker.batches, "commit"),
     (batches, "_hold_position"),
     (batches, "admit_many"),
-    (batches, "_refuse_foreign"),
+    (batches, "refuse_foreign"),
     (batches, "_quarantine"),
     (batches, "_move"),
 ]

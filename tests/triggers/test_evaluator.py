@@ -251,3 +251,86 @@ def _put(number: int) -> Any:
     from feltdb_engine import Mutation
 
     return Mutation(kind="put", collection="orders", id=str(number), value={"n": number})
+
+
+# what is said of failures
+def failures(caplog: pytest.LogCaptureFixture) -> list[Any]:
+    return [record for record in caplog.records if record.name == "apps.triggers.evaluator"]
+
+
+def test_a_store_that_stays_broken_is_told_of_in_one_line_and_once_more_when_it_goes_on(
+    world: Any,
+    make: Callable[..., Evaluator],
+    clock: Clock,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    from apps.state import stores
+    from feltdb_engine.errors import LogCorrupt
+
+    def corrupt(_: str) -> Any:
+        raise LogCorrupt("A frame below the durable position is bad.", segment="0", offset=7, sequence=3)
+
+    world.define()
+    world.put("orders", "1", {})
+    evaluator = make()
+    with monkeypatch.context() as patch:
+        patch.setattr(stores, "store", corrupt)
+        for _ in range(5):
+            evaluator.run_once()
+            clock.seconds += 60
+    [line] = failures(caplog)
+    assert "LOG_CORRUPT" in line.getMessage()
+    assert "\n" not in line.getMessage()
+    assert line.exc_info is None
+    drain(evaluator)
+    assert "go on, after 5 failures" in failures(caplog)[-1].getMessage()
+    assert len(world.workloads()) == 1
+
+
+def test_another_failure_is_another_line_and_a_defect_has_its_stack_once(
+    world: Any,
+    make: Callable[..., Evaluator],
+    clock: Clock,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    from django.db import OperationalError
+
+    from apps.triggers.evaluation.walker import NamespaceWalker
+
+    world.define()
+    world.put("orders", "1", {})
+    evaluator = make()
+    for error in (OperationalError("disk I/O error"), KeyError("defect")):
+        with monkeypatch.context() as patch:
+            patch.setattr(NamespaceWalker, "step", lambda *_, error=error: (_ for _ in ()).throw(error))
+            for _ in range(3):
+                evaluator.run_once()
+                clock.seconds += 60
+    lines = failures(caplog)
+    assert [bool(line.exc_info) for line in lines] == [False, True]
+
+
+def test_a_database_that_is_away_is_told_of_in_one_line_and_the_loop_goes_on(
+    world: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    from django.db import OperationalError
+
+    from apps.triggers import evaluator as module
+
+    stop, rounds = threading.Event(), 0
+
+    def away(*_: Any, **__: Any) -> None:
+        nonlocal rounds
+        rounds += 1
+        if rounds == 3:
+            stop.set()
+        raise OperationalError("connection refused\nIs the server running?")
+
+    monkeypatch.setattr(module, "_backoff_s", lambda _: 0.001)
+    monkeypatch.setattr(Evaluator, "run_once", away)
+    Evaluator().run(stop)
+    [line] = failures(caplog)
+    assert (rounds, bool(line.exc_info)) == (3, False)
+    assert "connection refused" in line.getMessage()

@@ -171,7 +171,6 @@ resume_trigger = _operation(
 _CHANGE = "0f3a9c5e7b1d4f60a2c8e4b6d8f01234:18"
 _REPLAY = {
     "number": 1,
-    "kind": "again",
     "from_sequence": 0,
     "to_sequence": 17,
     "position": 0,

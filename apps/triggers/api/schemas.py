@@ -134,7 +134,6 @@ SCHEMAS: dict[str, Schema] = {
     "TriggerReplay": _object(
         {
             "number": {**COUNT, "description": "It stands in the key of its work: `...:r1`."},
-            "kind": {"type": "string", "enum": [kind.value for kind in TriggerReplay.Kind]},
             "from_sequence": COUNT,
             "to_sequence": COUNT,
             "position": {**COUNT, "description": "How far it has come."},

@@ -33,15 +33,16 @@ class BatchStale(Exception):
 
 
 class ForeignWork(ControlPlaneMismatch):
-    """Work under this trigger's key came from another change than the one the store holds there."""
+    """Work under the keys of these changes came from others than those the store holds there."""
 
-    def __init__(self, compiled: CompiledTrigger, operation: Operation, workload_id: str) -> None:
+    def __init__(self, rows: Sequence["Work"], workload_id: str) -> None:
+        first = rows[0].operation.sequence
         super().__init__(
-            f"{workload_id} was made under the key of change {operation.sequence}, but by another change",
+            f"{workload_id} was made under the key of change {first}, but by another change",
             workload_id=workload_id,
-            sequence=operation.sequence,
+            sequence=first,
         )
-        self.compiled = compiled
+        self.rows = rows
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -128,7 +129,7 @@ def commit(batch: Batch, *, now_ms: int) -> list[TriggeredWorkload]:
         with transaction.atomic(durable=True):
             _hold_position(batch, now_ms)
             admissions = admit_many([row.prepared for row in batch.work], now_ms=now_ms)
-            _refuse_foreign(batch.work, admissions)
+            refuse_foreign(batch.work, admissions)
             _quarantine(batch, now_ms)
             _move(batch.moves)
             _move_replay(batch.replay, made=sum(admission.created for admission in admissions), now_ms=now_ms)
@@ -169,8 +170,11 @@ def _hold_position(batch: Batch, now_ms: int) -> None:
         raise BatchStale("the namespace's position moved, or an operator changed a trigger")
 
 
-def _refuse_foreign(work: Sequence[Work], admissions: Sequence[Admission]) -> None:
-    """A known key is a duplicate only if the same change made it; the trigger may have been redefined since."""
+def refuse_foreign(work: Sequence[Work], admissions: Sequence[Admission]) -> None:
+    """Raise `ForeignWork` where a known key is no duplicate: only the same change may have made its work.
+
+    The trigger may have been redefined since.
+    """
     conflicts = [
         (row, admission.workload)
         for row, admission in zip(work, admissions, strict=True)
@@ -181,11 +185,17 @@ def _refuse_foreign(work: Sequence[Work], admissions: Sequence[Admission]) -> No
     inputs = dict(
         Request.objects.filter(workload__in=[workload.pk for _, workload in conflicts]).values_list("pk", "input")
     )
-    for row, workload in conflicts:
-        stored = inputs.get(workload.pk)
-        source = stored.get("source") if isinstance(stored, dict) else None
-        if not isinstance(source, dict) or source.get("content_hash") != row.operation.content_hash:
-            raise ForeignWork(row.compiled, row.operation, workload.workload_id)
+    foreign = [
+        (row, workload) for row, workload in conflicts if made_by(inputs.get(workload.pk)) != row.operation.content_hash
+    ]
+    if foreign:
+        raise ForeignWork([row for row, _ in foreign], foreign[0][1].workload_id)
+
+
+def made_by(stored: object) -> object:
+    """Return the content hash of the change that made work, by its input; None for what is no trigger's."""
+    source = stored.get("source") if isinstance(stored, dict) else None
+    return source.get("content_hash") if isinstance(source, dict) else None
 
 
 def _quarantine(batch: Batch, now_ms: int) -> None:

@@ -81,14 +81,25 @@ def source_change_id(operation: Operation) -> str:
     return f"{operation.instance_id}:{operation.sequence}"
 
 
-def idempotency_key(trigger_id: str, operation: Operation, *, replay: int = 0) -> str:
-    """Return the key under which this change makes this trigger's work, once; once more for each replay."""
+def idempotency_key(trigger_id: str, operation: Operation, *, replay: int = 0, by_content: bool = False) -> str:
+    """Return the key under which this change makes this trigger's work, once; once more for each replay.
+
+    `by_content` is for a change whose number a lost change had, which made work under the plain key.
+    """
     key = f"state-trigger:{trigger_id}:{source_change_id(operation)}"
+    if by_content:
+        key += f":{operation.content_hash[:16]}"
     return f"{key}:r{replay}" if replay else key
 
 
 def work_for(
-    compiled: CompiledTrigger, operation: Operation, change: Change, *, depth: int, replay: int = 0
+    compiled: CompiledTrigger,
+    operation: Operation,
+    change: Change,
+    *,
+    depth: int,
+    replay: int = 0,
+    by_content: bool = False,
 ) -> CreateWorkload:
     """Return the work that a matching change becomes. `depth` is 1 for a change that no work made."""
     definition = compiled.definition
@@ -109,7 +120,7 @@ def work_for(
         capability_snapshot=frozenset(definition.capability_snapshot or (definition.target_capability,)),
         connection_scopes=frozenset(definition.connection_scopes),
         priority=definition.priority,
-        idempotency_key=idempotency_key(definition.trigger_id, operation, replay=replay),
+        idempotency_key=idempotency_key(definition.trigger_id, operation, replay=replay, by_content=by_content),
         retry_policy=definition.retry_policy,
         timeouts=definition.timeouts,
         not_before_at_ms=not_before_at_ms,

@@ -3,16 +3,17 @@
 Not here: where triggers stand (`standing.py`), which pages are read (`walker.py`) and what is written (`batches.py`).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from apps.http.errors import ApiError
 from apps.triggers.contract import Change, Reason, change_of
 from apps.triggers.evaluation.batches import Refused, Work
-from apps.triggers.evaluation.compiled import refusal_of_depth, work_for
+from apps.triggers.evaluation.compiled import CompiledTrigger, refusal_of_depth, work_for
 from apps.triggers.evaluation.previous import PreviousRecords
 from apps.triggers.evaluation.standing import Dispatch, Standing
 from apps.triggers.limits import BATCH_BYTES, BATCH_ROWS
+from apps.workloads.commands import CreateWorkload
 from apps.workloads.models import Request
 from apps.workloads.services import prepare
 from feltdb_engine import Store
@@ -33,6 +34,13 @@ class Match:
 
 
 Row = tuple[Match, Work | Refused]
+Place = tuple[int, str, int]
+"""A change of a trigger: the trigger's pk, timeline and sequence."""
+
+
+def place_of(compiled: CompiledTrigger, operation: Operation) -> Place:
+    """Name a change of a trigger."""
+    return compiled.pk, operation.instance_id, operation.sequence
 
 
 def matches(store: Store, operations: Sequence[Operation], table: Dispatch) -> list[Match]:
@@ -80,8 +88,10 @@ def _depth_of(stored: object) -> int:
     return depth if isinstance(depth, int) else 0
 
 
-def prepared(match: Match, known_depths: dict[str, int], *, replay: int = 0) -> Work | Refused:
-    """Make the row of a match: work, or why it cannot be."""
+def prepared(
+    match: Match, known_depths: dict[str, int], *, replay: int = 0, foreign: Collection[Place] = ()
+) -> Work | Refused:
+    """Make the row of a match: work, or why it cannot be. `foreign` are those whose plain keys lost changes used."""
     compiled, operation = match.standing.compiled, match.operation
 
     def refused(code: str, message: str) -> Refused:
@@ -94,19 +104,27 @@ def prepared(match: Match, known_depths: dict[str, int], *, replay: int = 0) -> 
     if reason is not None:
         return refused(FEEDS_ITSELF, reason)
     try:
-        ready = prepare(work_for(compiled, operation, match.change, depth=depth, replay=replay))
+        ready = prepare(_command(match, depth, replay, foreign))
     except ApiError as error:
         return refused(error.code, error.message)
     return Work(compiled=compiled, operation=operation, prepared=ready)
 
 
-def chunks(namespace: str, found: Sequence[Match], *, replay: int = 0) -> Iterator[tuple[list[Row], bool]]:
+def _command(match: Match, depth: int, replay: int, foreign: Collection[Place]) -> CreateWorkload:
+    compiled, operation = match.standing.compiled, match.operation
+    by_content = bool(foreign) and place_of(compiled, operation) in foreign
+    return work_for(compiled, operation, match.change, depth=depth, replay=replay, by_content=by_content)
+
+
+def chunks(
+    namespace: str, found: Sequence[Match], *, replay: int = 0, foreign: Collection[Place] = ()
+) -> Iterator[tuple[list[Row], bool]]:
     """Yield the rows of matches in order, as many at once as a transaction may hold, and whether they are the last."""
     known_depths = depths(namespace, found)
     rows: list[Row] = []
     size = 0
     for index, match in enumerate(found, start=1):
-        row = prepared(match, known_depths, replay=replay)
+        row = prepared(match, known_depths, replay=replay, foreign=foreign)
         rows.append((match, row))
         size += len(row.prepared.input_text) if isinstance(row, Work) else 0
         if index == len(found) or len(rows) >= BATCH_ROWS or size >= BATCH_BYTES:

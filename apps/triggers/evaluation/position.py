@@ -8,6 +8,7 @@ changes would be passed over, or made into work twice. Not here: what becomes of
 from dataclasses import dataclass
 
 from apps.triggers.errors import ControlPlaneMismatch
+from apps.triggers.evaluation import pins
 from apps.triggers.models import SEQUENCE_NONE, NamespacePosition
 from feltdb_engine import Store
 from feltdb_engine.errors import CursorAhead, CursorUnknown, FeedCompacted
@@ -77,6 +78,37 @@ def check(seen: Seen, store: Store) -> None:
             "store and database were rolled back apart",
             sequence=seen.sequence,
             head=store.head().sequence,
+        )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Meeting:
+    """What a store says of itself to a database: its head, and how far it was told that it had been seen."""
+
+    seen: Seen
+    told: int
+
+
+def meeting(store: Store, namespace: str, *, now_ms: int) -> Meeting:
+    """Read what `changing.meet` needs, before its transaction; compares with what is remembered.
+
+    Raises `ControlPlaneMismatch`.
+    """
+    told = pins.told(store, now_ms=now_ms)
+    row = NamespacePosition.objects.filter(pk=namespace).first()
+    if row is not None:
+        check(of_row(row), store)
+    return Meeting(seen=at_head(store), told=told)
+
+
+def check_told(seen: Seen, told: int) -> None:
+    """Compare with how far the store was told that its database had seen it. Raises `ControlPlaneMismatch`."""
+    if told > seen.sequence:
+        raise ControlPlaneMismatch(
+            f"the store was told that change {told} was seen, and this database has seen no more than {seen.sequence}: "
+            "the database was put back to an earlier state",
+            sequence=seen.sequence,
+            told=told,
         )
 
 

@@ -1,24 +1,17 @@
-"""Old changes evaluated once more: reading a replay's next page and making its rows. The walker writes them.
-
-Of a reconciling replay, a change that has made work before, under its own key and with the same content, makes none:
-so what two rolled-back halves both had seen is done once, and what only the store has seen is not passed over.
-"""
+"""Old changes evaluated once more: reading a replay's next page and making its rows. The walker writes them."""
 
 from collections.abc import Iterator, Sequence
 
 from apps.triggers.evaluation import matching, standing
 from apps.triggers.evaluation.batches import Refused, ReplayMove, Work
-from apps.triggers.evaluation.compiled import compile_trigger, idempotency_key
+from apps.triggers.evaluation.compiled import compile_trigger
 from apps.triggers.evaluation.matching import Match
 from apps.triggers.evaluation.standing import Standing
 from apps.triggers.limits import MAX_REASON_CHARS, SCAN_OPERATIONS
 from apps.triggers.models import SKIPPED, Trigger, TriggerQuarantine, TriggerReplay
-from apps.workloads.models import Request
 from feltdb_engine import Store
 from feltdb_engine.errors import FeedCompacted
-from feltdb_engine.model import Changes, Cursor, Operation
-
-Kind = TriggerReplay.Kind
+from feltdb_engine.model import Changes, Cursor
 
 
 def open_replays(namespace: str) -> list[TriggerReplay]:
@@ -43,7 +36,7 @@ def chunks(
 ) -> Iterator[tuple[Sequence[Work | Refused], ReplayMove]]:
     """Yield what each transaction of a page does, the last of them also where nothing matched."""
     end = min(page.cursor.sequence, row.to_sequence)
-    found = _new(namespace, row, _matches(store, row, page))
+    found = _matches(store, row, page)
     position = row.position
     for rows, is_last in matching.chunks(namespace, found, replay=row.number):
         # A trigger matches a change once, so a chunk ends between changes.
@@ -67,26 +60,6 @@ def _matches(store: Store, row: TriggerReplay, page: Changes) -> list[Match]:
     )
     operations = [each for each in page.operations if each.sequence <= row.to_sequence]
     return matching.matches(store, operations, standing.dispatch([one]))
-
-
-def _new(namespace: str, row: TriggerReplay, found: list[Match]) -> list[Match]:
-    """Leave out, of a reconciling replay, what has made its work."""
-    if row.kind != Kind.RECONCILE or not found:
-        return found
-    keys = {_key(row, match.operation): match.operation.content_hash for match in found}
-    stored = Request.objects.filter(
-        namespace=namespace,
-        application_id=row.trigger.application_id,
-        requester_kind=row.trigger.requested_by_kind,
-        requester_id=row.trigger.requested_by_id,
-        idempotency_key__in=keys,
-    ).values_list("idempotency_key", "input")
-    done = {key for key, given in stored if given.get("source", {}).get("content_hash") == keys[key]}
-    return [match for match in found if _key(row, match.operation) not in done]
-
-
-def _key(row: TriggerReplay, operation: Operation) -> str:
-    return idempotency_key(row.trigger.trigger_id, operation)
 
 
 def _move(row: TriggerReplay, before: int, after: int) -> ReplayMove:

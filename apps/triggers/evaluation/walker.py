@@ -9,12 +9,13 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from django.db import OperationalError
 
 from apps.triggers import changing
 from apps.triggers.errors import ControlPlaneMismatch, ReplayFailed, TriggerStorageFailure
-from apps.triggers.evaluation import authority, batches, marks, matching, position, replaying, standing
+from apps.triggers.evaluation import authority, batches, marks, matching, pins, position, replaying, standing
 from apps.triggers.evaluation.batches import (
     Batch,
     BatchStale,
@@ -26,7 +27,7 @@ from apps.triggers.evaluation.batches import (
     Work,
 )
 from apps.triggers.evaluation.compiled import CompiledTrigger
-from apps.triggers.evaluation.matching import Row
+from apps.triggers.evaluation.matching import Place, Row
 from apps.triggers.evaluation.position import Seen
 from apps.triggers.evaluation.standing import Standing
 from apps.triggers.limits import (
@@ -41,6 +42,8 @@ from apps.triggers.models import SEQUENCE_NONE, NamespacePosition, TriggerReplay
 from feltdb_engine import Store
 from feltdb_engine.errors import CursorAhead, CursorUnknown, EngineError, FeedCompacted
 from feltdb_engine.model import Changes, Cursor
+
+T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
@@ -77,10 +80,13 @@ class NamespaceWalker:
         self._turn = 0
         self._flushed_at = monotonic()
         self._replays: list[TriggerReplay] = []
+        self._reconciled_to = SEQUENCE_NONE
+        self._foreign: set[Place] = set()
         self._mark, self._marked_at = 0, monotonic() - MARK_MS
         self._marked: Seen | None = None
         self._results: list[TriggeredWorkload] = []
         self._watch = authority.Watch(monotonic)
+        self._pins = pins.Pins(namespace)
 
     def step(self, store: Store) -> Step:
         """Do the next piece of work: at most one page of the feed.
@@ -103,13 +109,22 @@ class NamespaceWalker:
         except BatchStale:
             stale = True
         except ForeignWork as error:
-            self._block(error.compiled, error.code, error.message)
+            stale = self._meet_foreign(error)
         except ControlPlaneMismatch as error:
             changing.note_mismatch(self.namespace, error, now_ms=self._clock())
             raise
         return Step(results=tuple(self._results), more=more, stale=stale)
 
-    def _guarded(self, work: Callable[[Store], bool], store: Store) -> bool:
+    def _meet_foreign(self, error: ForeignWork) -> bool:
+        """Where numbers of lost changes were given again, go on with keys by content; tells so. Else block."""
+        if all(row.operation.sequence <= self._reconciled_to for row in error.rows):
+            self._foreign |= {matching.place_of(row.compiled, row.operation) for row in error.rows}
+            return True
+        for compiled in {row.compiled.pk: row.compiled for row in error.rows}.values():
+            self._block(compiled, error.code, error.message)
+        return False
+
+    def _guarded(self, work: Callable[[Store], T], store: Store) -> T:
         """Run a piece of work; when it fails, in whatever way, nothing of what it had looked at is remembered."""
         try:
             return work(store)
@@ -126,6 +141,12 @@ class NamespaceWalker:
     def _store_quiet(self, store: Store) -> bool:
         self._commit(store, [], self._standings)
         return False
+
+    def renew_pins(self, store: Store) -> None:
+        """Keep in the store the history that is needed yet, and tell it how far it was seen. Raises as `step`."""
+        if self._seen is not None and self._definitions is not None:
+            seen = self._seen.sequence
+            self._guarded(lambda store: self._pins.renew(store, seen_sequence=seen, now_ms=self._clock()), store)
 
     def idle(self, head: Cursor) -> bool:
         """Tell whether, as far as this process knows, every live trigger has looked at everything up to `head`, and
@@ -162,6 +183,7 @@ class NamespaceWalker:
 
     def _refresh(self, store: Store) -> None:
         """Read the triggers again where anything moved but by us."""
+        told = pins.told(store, now_ms=self._clock())  # before the row, which others move on meanwhile
         row = NamespacePosition.objects.filter(pk=self.namespace).first()
         if row is None:
             self._forget()
@@ -169,10 +191,12 @@ class NamespaceWalker:
         if row.mismatch_code:
             raise ControlPlaneMismatch(row.mismatch)
         seen = position.of_row(row)
+        position.check_told(seen, told)
         if row.definitions == self._definitions and seen == self._seen:
             return
         position.check(seen, store)
         self._standings = standing.load(self.namespace, self._known)
+        self._reconciled_to = row.reconciled_to
         self._replays = replaying.open_replays(self.namespace)
         self._mark = marks.newest(self.namespace)
         self._definitions, self._seen, self._seen_next = row.definitions, seen, seen
@@ -218,7 +242,7 @@ class NamespaceWalker:
         last = page.operations[-1] if page.operations else None
         self._seen_next = position.advanced(self._seen_next, page.cursor, last)
         found = matching.matches(store, page.operations, standing.dispatch(group))
-        for rows, is_last in matching.chunks(self.namespace, found):
+        for rows, is_last in matching.chunks(self.namespace, found, foreign=self._foreign):
             for match, _ in rows:
                 match.standing.reached = _place(page, match.operation.sequence)
             movers = _busy(rows, group)

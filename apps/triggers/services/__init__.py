@@ -10,6 +10,7 @@ from apps.triggers.services.defining import Defined, define, revise
 from apps.triggers.services.evaluating import evaluate_namespace
 from apps.triggers.services.explaining import explain
 from apps.triggers.services.operating import archive, disable, enable, pause, rebase, resume, resume_due
+from apps.triggers.services.reconciling import Apart, Unseen, look, namespaces_apart, reconcile
 from apps.triggers.services.replays import cancel as cancel_replay
 from apps.triggers.services.replays import one as find_replay
 from apps.triggers.services.replays import replay, replay_document, replays
@@ -31,8 +32,10 @@ from apps.triggers.services.showing import (
 from apps.triggers.services.trying import dry_run
 
 __all__ = [
+    "Apart",
     "Defined",
     "TriggeredWorkload",
+    "Unseen",
     "archive",
     "behind_ms",
     "cancel_replay",
@@ -48,10 +51,13 @@ __all__ = [
     "head_of",
     "lag",
     "list_triggers",
+    "look",
+    "namespaces_apart",
     "pause",
     "quarantine_document",
     "quarantined",
     "rebase",
+    "reconcile",
     "replay",
     "replay_document",
     "replays",

@@ -3,6 +3,8 @@
 What an operator does here is in the audit. A retry makes the work under the change's own key, so it is made once.
 """
 
+from collections.abc import Collection
+
 from django.db import IntegrityError, OperationalError, transaction
 
 from apps.http.errors import ApiError
@@ -11,7 +13,7 @@ from apps.keys.principal import Principal
 from apps.state import stores
 from apps.triggers import changing
 from apps.triggers.errors import ControlPlaneMismatch, TriggerConflict, TriggerError, TriggerStorageFailure
-from apps.triggers.evaluation import authority, matching, position, standing
+from apps.triggers.evaluation import authority, batches, matching, position, standing
 from apps.triggers.evaluation.batches import Refused, TriggeredWorkload, Work
 from apps.triggers.evaluation.compiled import compile_trigger, source_change_id
 from apps.triggers.evaluation.standing import Standing
@@ -19,6 +21,7 @@ from apps.triggers.limits import MAX_KEY_CHARS, MAX_REASON_CHARS, MAX_TEXT_CHARS
 from apps.triggers.models import SKIPPED, NamespacePosition, Trigger, TriggerQuarantine
 from apps.triggers.services import changes
 from apps.triggers.services.showing import cursor_of, find
+from apps.workloads.commands import Admission
 from apps.workloads.services import admit_many
 from feltdb_engine import Store
 from feltdb_engine.model import Cursor, Operation
@@ -49,12 +52,8 @@ def retry(
     operation = changes.read(store, place)
     if operation.content_hash != row.content_hash:
         raise ControlPlaneMismatch(f"change {place.sequence} is not the one that was quarantined")
-    work = _work(store, trigger, operation, row.replay, now_ms)
     try:
-        with transaction.atomic():
-            admission = admit_many([work.prepared], now_ms=now_ms)[0]
-            _resolve(row, f"{RETRIED}: {admission.workload.workload_id}", by=by, now_ms=now_ms)
-            _record("retry", trigger, operation.sequence, by=by, now_ms=now_ms, reason=reason)
+        admission = _admit(store, trigger, operation, row, by=by, now_ms=now_ms, reason=reason)
     except (IntegrityError, OperationalError) as error:
         raise TriggerStorageFailure(f"the change was not retried: {error}") from error
     return TriggeredWorkload(
@@ -63,6 +62,33 @@ def retry(
         workload_id=admission.workload.workload_id,
         duplicate=not admission.created,
     )
+
+
+def _admit(
+    store: Store,
+    trigger: Trigger,
+    operation: Operation,
+    row: TriggerQuarantine,
+    *,
+    by: Principal,
+    now_ms: int,
+    reason: str,
+    foreign: Collection[matching.Place] = (),
+) -> Admission:
+    work = _work(store, trigger, operation, row.replay, now_ms, foreign)
+    try:
+        with transaction.atomic():
+            [admission] = admissions = admit_many([work.prepared], now_ms=now_ms)
+            batches.refuse_foreign([work], admissions)
+            _resolve(row, f"{RETRIED}: {admission.workload.workload_id}", by=by, now_ms=now_ms)
+            _record("retry", trigger, operation.sequence, by=by, now_ms=now_ms, reason=reason)
+        return admission
+    except batches.ForeignWork:
+        known = NamespacePosition.objects.get(pk=trigger.namespace)
+        if foreign or operation.sequence > known.reconciled_to:
+            raise
+    foreign = {matching.place_of(work.compiled, operation)}
+    return _admit(store, trigger, operation, row, by=by, now_ms=now_ms, reason=reason, foreign=foreign)
 
 
 def skip(namespace: str, trigger_id: str, change_id: str, *, by: Principal, now_ms: int, reason: str) -> str:
@@ -133,7 +159,14 @@ def _check_position(namespace: str, store: Store) -> None:
     position.check(position.of_row(row), store)
 
 
-def _work(store: Store, trigger: Trigger, operation: Operation, replay: int, now_ms: int) -> Work:
+def _work(
+    store: Store,
+    trigger: Trigger,
+    operation: Operation,
+    replay: int,
+    now_ms: int,
+    foreign: Collection[matching.Place],
+) -> Work:
     before = Cursor(instance_id=operation.instance_id, sequence=operation.sequence - 1)
     one = Standing(compiled=compile_trigger(trigger), stored=before, reached=before)
     for each in authority.ended([one.compiled], now_ms=now_ms):
@@ -143,7 +176,7 @@ def _work(store: Store, trigger: Trigger, operation: Operation, replay: int, now
         raise TriggerConflict(
             f"change {operation.sequence} does not match {trigger.trigger_id} as it is defined now; skip it instead"
         )
-    row = matching.prepared(found[0], matching.depths(trigger.namespace, found), replay=replay)
+    row = matching.prepared(found[0], matching.depths(trigger.namespace, found), replay=replay, foreign=foreign)
     if isinstance(row, Refused):
         raise _refusal(row)
     return row

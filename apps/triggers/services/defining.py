@@ -93,9 +93,9 @@ def _define(namespace: str, definition: Definition, *, by: Principal, now_ms: in
     grant_id = _granted(namespace, definition, by, now_ms)
     store = stores.store(namespace)
     try:
-        seen = position.at_head(store)
+        meeting = position.meeting(store, namespace, now_ms=now_ms)
         with changing.turn(namespace):
-            changing.meet(namespace, seen, now_ms=now_ms)
+            changing.meet(namespace, meeting, now_ms=now_ms)
             return _write(store, namespace, definition, grant_id, by=by, now_ms=now_ms, keep_state=keep_state)
     except EngineError as error:
         raise ReplayFailed(f"the feed could not be read: {error.message}") from error

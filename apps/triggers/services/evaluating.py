@@ -27,6 +27,7 @@ def evaluate_namespace(
         if not step.more:
             step = walker.flush(store)
             if not step.more:
+                walker.renew_pins(store)
                 return results
         results += step.results
         overtaken = _count(step, overtaken)

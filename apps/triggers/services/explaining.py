@@ -7,6 +7,7 @@ from apps.triggers.account import account_of
 from apps.triggers.changing import State
 from apps.triggers.contract import Change, Decision, Reason, Terms, change_of, decide, input_digest
 from apps.triggers.definition import of_trigger
+from apps.triggers.evaluation.batches import made_by
 from apps.triggers.evaluation.compiled import compile_trigger, idempotency_key, source_change_id
 from apps.triggers.evaluation.previous import PreviousRecords
 from apps.triggers.models import SKIPPED, Trigger, TriggerQuarantine, TriggerRevision
@@ -116,24 +117,24 @@ def _outcome(trigger: Trigger, operation: Operation, change: Change, decision: D
 
 
 def _work(trigger: Trigger, operation: Operation) -> dict[str, Any] | None:
-    row = (
-        Request.objects.filter(
-            namespace=trigger.namespace,
-            application_id=trigger.application_id,
-            requester_kind=trigger.requested_by_kind,
-            requester_id=trigger.requested_by_id,
-            idempotency_key=idempotency_key(trigger.trigger_id, operation),
-        )
-        .values_list("workload__workload_id", "input")
-        .first()
+    """Return the work the change made, under its plain key or under the one by content; else whose work is there."""
+    keys = [idempotency_key(trigger.trigger_id, operation, by_content=by_content) for by_content in (False, True)]
+    rows = Request.objects.filter(
+        namespace=trigger.namespace,
+        application_id=trigger.application_id,
+        requester_kind=trigger.requested_by_kind,
+        requester_id=trigger.requested_by_id,
+        idempotency_key__in=keys,
     )
-    if row is None:
+    foreign = None
+    for workload_id, given in rows.values_list("workload__workload_id", "input"):
+        if made_by(given) == operation.content_hash:
+            return {"kind": "work", "workload_id": workload_id, "because": "the change made work"}
+        foreign = workload_id
+    if foreign is None:
         return None
-    workload_id, given = row
-    if given.get("source", {}).get("content_hash") != operation.content_hash:
-        because = f"{workload_id} was made under this change's key by another change, which the store lost"
-        return {"kind": "foreign_work", "workload_id": workload_id, "because": because}
-    return {"kind": "work", "workload_id": workload_id, "because": "the change made work"}
+    because = f"{foreign} was made under this change's key by another change, which the store lost"
+    return {"kind": "foreign_work", "workload_id": foreign, "because": because}
 
 
 def _why_passed_by(trigger: Trigger, operation: Operation, change: Change) -> str:

@@ -85,9 +85,9 @@ def moving(namespace: str, now_ms: int) -> Iterator[Store]:
     """Hold the namespace's triggers while a cursor is moved to a place in its store, which is the one known."""
     try:
         store = stores.store(namespace)
-        seen = position.at_head(store)
+        meeting = position.meeting(store, namespace, now_ms=now_ms)
         with changing.turn(namespace):
-            changing.meet(namespace, seen, now_ms=now_ms)
+            changing.meet(namespace, meeting, now_ms=now_ms)
             yield store
     except EngineError as error:
         raise ReplayFailed(f"the feed could not be read: {error.message}") from error

@@ -15,7 +15,7 @@ from apps.triggers import changing
 from apps.triggers.changing import State
 from apps.triggers.errors import TriggerConflict, TriggerError, TriggerInvalid, TriggerStorageFailure
 from apps.triggers.limits import MAX_OPEN_REPLAYS, MAX_REASON_CHARS, MAX_TEXT_CHARS
-from apps.triggers.models import Trigger, TriggerReplay
+from apps.triggers.models import TriggerReplay
 from apps.triggers.services.defining import start_cursor
 from apps.triggers.services.operating import moving
 from apps.triggers.services.showing import find
@@ -43,7 +43,18 @@ def replay(
             raise TriggerInvalid("a replay ends after it starts", field="to")
         if TriggerReplay.objects.filter(trigger=trigger, ended_at_ms__isnull=True).count() >= MAX_OPEN_REPLAYS:
             raise TriggerConflict(f"a trigger has at most {MAX_OPEN_REPLAYS} replays open at once")
-        row = ordered(trigger, TriggerReplay.Kind.AGAIN, start, end, by=by, now_ms=now_ms, reason=reason)
+        newest = TriggerReplay.objects.filter(trigger=trigger).aggregate(newest=Max("number"))["newest"] or 0
+        row = TriggerReplay.objects.create(
+            trigger=trigger,
+            namespace=namespace,
+            number=newest + 1,
+            from_sequence=start,
+            to_sequence=end,
+            position=start,
+            author=by.label[:MAX_TEXT_CHARS],
+            reason=reason[:MAX_REASON_CHARS],
+            created_at_ms=now_ms,
+        )
         audit.record(
             by,
             "trigger.replay",
@@ -54,25 +65,6 @@ def replay(
             at_ms=now_ms,
         )
         return row
-
-
-def ordered(
-    trigger: Trigger, kind: TriggerReplay.Kind, start: int, end: int, *, by: Principal, now_ms: int, reason: str
-) -> TriggerReplay:
-    """Write the next replay of a trigger, whose row the caller holds."""
-    newest = TriggerReplay.objects.filter(trigger=trigger).aggregate(newest=Max("number"))["newest"] or 0
-    return TriggerReplay.objects.create(
-        trigger=trigger,
-        namespace=trigger.namespace,
-        number=newest + 1,
-        kind=kind,
-        from_sequence=start,
-        to_sequence=end,
-        position=start,
-        author=by.label[:MAX_TEXT_CHARS],
-        reason=reason[:MAX_REASON_CHARS],
-        created_at_ms=now_ms,
-    )
 
 
 def cancel(
@@ -118,7 +110,6 @@ def replay_document(row: TriggerReplay) -> dict[str, Any]:
     """Return a replay as JSON."""
     return {
         "number": row.number,
-        "kind": row.kind,
         "from_sequence": row.from_sequence,
         "to_sequence": row.to_sequence,
         "position": row.position,

@@ -1,7 +1,9 @@
-"""Durable work at rest, by subject: the work itself (`work.py`), decisions on it (`approving.py`),
-the workers that registered (`workers.py`), schedules (`schedules.py`)."""
+"""Durable work at rest, by subject: the work itself (`work.py`), decisions on it (`approving.py`), the workers that
+registered (`workers.py`), schedules (`schedules.py`), namespaces whose claims are stopped (`holds.py`).
+"""
 
 from apps.workloads.models.approving import Decision
+from apps.workloads.models.holds import NamespaceHold
 from apps.workloads.models.schedules import Schedule
 from apps.workloads.models.work import (
     Attempt,
@@ -22,6 +24,7 @@ __all__ = [
     "Dependency",
     "Event",
     "Lane",
+    "NamespaceHold",
     "RegisteredWorker",
     "Request",
     "Result",

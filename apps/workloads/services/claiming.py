@@ -12,8 +12,8 @@ from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from apps.workloads import deadlines, errors, identity, limits, statements
 from apps.workloads.commands import Claim, ClaimById, ClaimNext
-from apps.workloads.models import Attempt, Dependency, Lane, Request, Workload
-from apps.workloads.services import authority, placement, validation
+from apps.workloads.models import Attempt, Dependency, Lane, NamespaceHold, Request, Workload
+from apps.workloads.services import authority, holds, placement, validation
 from apps.workloads.services.fencing import attempt_id, in_time
 from apps.workloads.services.moving import Move, commit_together, deciding_anew, load
 from apps.workloads.states import Approval, AttemptStatus, State
@@ -29,8 +29,9 @@ def claim(command: ClaimById, *, now_ms: int) -> Claim:
 
     Refused in this order: WORKLOAD_NOT_FOUND, WORKLOAD_TIMED_OUT (and timed out), WORKLOAD_ATTEMPTS_EXHAUSTED (and
     buried), WORKLOAD_APPROVAL_PENDING, WORKLOAD_REJECTED, WORKLOAD_NOT_READY (also while dependencies are not met),
-    WORKLOAD_NOT_YET_ELIGIBLE, WORKLOAD_UNAUTHORIZED (and buried), MESH_PLACEMENT_DENIED (a registered worker that is
-    not ready, was not granted it or is full), WORKLOAD_CAPABILITY_DENIED.
+    WORKLOAD_NOT_YET_ELIGIBLE, CONTROL_PLANE_MISMATCH (the namespace's claims are stopped), WORKLOAD_UNAUTHORIZED (and
+    buried), MESH_PLACEMENT_DENIED (a registered worker that is not ready, was not granted it or is full),
+    WORKLOAD_CAPABILITY_DENIED.
     """
     validation.lease(command.lease_ms)
     validation.name(command.worker_id, "/worker_id", limits.MAX_NAME_CHARS)
@@ -39,7 +40,7 @@ def claim(command: ClaimById, *, now_ms: int) -> Claim:
         _check_capabilities_known(command.capabilities)
     row = in_time(row, now_ms)
     _check_claimable(row, now_ms)
-    lane = statements.get(Lane, id=row.lane_id)
+    lane = _lane(row)
     _check_authority(row, lane, now_ms)
     worker = placement.placeable(command.namespace, command.worker_id, now_ms=now_ms)
     if not placement.takes(worker, lane):
@@ -62,7 +63,8 @@ def claim(command: ClaimById, *, now_ms: int) -> Claim:
 def claim_next(command: ClaimNext, *, now_ms: int) -> list[Claim]:
     """Claim up to `max` workloads of the namespace that this worker can run, best first; none is an empty list.
 
-    A registered worker gets no more than its capacity leaves; while it is not ready it is MESH_PLACEMENT_DENIED.
+    A registered worker gets no more than its capacity leaves; while it is not ready it is MESH_PLACEMENT_DENIED. While
+    the namespace's claims are stopped it is CONTROL_PLANE_MISMATCH.
     """
     validation.lease(command.lease_ms)
     validation.name(command.worker_id, "/worker_id", limits.MAX_NAME_CHARS)
@@ -73,6 +75,7 @@ def claim_next(command: ClaimNext, *, now_ms: int) -> list[Claim]:
     worker = placement.placeable(command.namespace, command.worker_id, now_ms=now_ms)
     lanes = [lane for lane in authority.standing_lanes(lanes, now_ms=now_ms) if placement.takes(worker, lane)]
     if not lanes:
+        holds.check(command.namespace)
         return []
     with transaction.atomic():
         rows = _take(lanes, placement.room(worker, command.max), now_ms)
@@ -113,11 +116,20 @@ def ready_definitions(
 
 
 def _ready_lanes(where: Q, now_ms: int) -> QuerySet[Lane]:
-    """Return the lanes that have claimable work, best priority first."""
+    """Return the lanes that have claimable work and are not held, best priority first."""
     claimable = Workload.objects.filter(
         lane=OuterRef("pk"), state=State.READY, waiting_on=0, eligible_at_ms__lte=now_ms
     )
-    return Lane.objects.filter(where).filter(Exists(claimable)).order_by("-priority", "pk")
+    held = NamespaceHold.objects.values("namespace")
+    return Lane.objects.filter(where).filter(Exists(claimable)).exclude(namespace__in=held).order_by("-priority", "pk")
+
+
+def _lane(row: Workload) -> Lane:
+    """Return the work's lane; raises the refusal while its namespace is held."""
+    found = statements.fetch(Lane, holds.NOT_HELD, id=row.lane_id)
+    if not found:
+        holds.check(row.namespace)
+    return found[0] if found else statements.get(Lane, id=row.lane_id)
 
 
 def _open_lanes(where: Q, capabilities: frozenset[str], definitions: Collection[str] | None, now_ms: int) -> list[Lane]:

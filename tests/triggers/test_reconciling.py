@@ -1,0 +1,471 @@
+"""Engine and database rolled back apart, in both directions: found, stopped, and brought back in step, with nothing
+dropped in silence and nothing done twice.
+"""
+
+import io
+import itertools
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.apps import apps
+from django.core.management import call_command
+from django.db import transaction
+
+from apps.http.errors import ApiError
+from apps.keys.audit.models import AuditEvent
+from apps.triggers import services
+from apps.triggers.evaluation import marks
+from apps.triggers.models import NamespaceMark, NamespacePosition
+from apps.triggers.services import Unseen
+from apps.workloads.clock import now_ms
+from apps.workloads.commands import ClaimNext
+from apps.workloads.models import NamespaceHold
+from apps.workloads.services import claim_next
+from tests.triggers.conftest import BY
+
+
+class Copies:
+    """Puts the store, or the database, of a world back to what it was."""
+
+    def __init__(self, world: Any, aside: Path) -> None:
+        self.world = world
+        self.directory = aside / "namespaces" / world.namespace
+        self.aside = aside / "aside"
+        self.moved = 0
+
+    def keep_store(self) -> None:
+        self.world.restart()
+        shutil.copytree(self.directory, self.aside)
+
+    def put_store_back(self) -> None:
+        """In place, as a volume's snapshot does: the directory stays the same one, so no timeline begins."""
+        self.world.restart()
+        for each in self.directory.iterdir():
+            shutil.rmtree(each) if each.is_dir() else each.unlink()
+        shutil.copytree(self.aside, self.directory, dirs_exist_ok=True)
+
+    def put_store_elsewhere(self) -> None:
+        """As a copied directory: the store begins a timeline of its own."""
+        self.world.restart()
+        self.moved += 1
+        self.directory.rename(self.directory.with_name(f"moved-{self.moved}"))  # whose place on the disk stays taken
+        shutil.copytree(self.aside, self.directory)
+
+    def keep_database(self) -> None:
+        self.rows = {
+            model: list(model._default_manager.order_by("pk").values())
+            for room in ("triggers", "workloads")
+            for model in apps.get_app_config(room).get_models()
+        }
+
+    def put_database_back(self) -> None:
+        self.world.restart()
+        with transaction.atomic():
+            for model in reversed(self.rows):
+                model._default_manager.all().delete()
+            for model, rows in self.rows.items():
+                model._default_manager.bulk_create([model(**row) for row in rows])
+
+
+@pytest.fixture
+def copies(world: Any, tmp_path: Path) -> Copies:
+    return Copies(world, tmp_path)
+
+
+def put(world: Any, *names: str) -> None:
+    for name in names:
+        world.put("orders", name, {"name": name})
+
+
+def names(world: Any) -> list[str]:
+    """The records whose changes became work, in the order of the work."""
+    return [row.request.input["record"]["name"] for row in world.workloads()]
+
+
+def stopped(world: Any) -> str:
+    with pytest.raises(ApiError) as refused:
+        world.evaluate()
+    assert refused.value.code == "CONTROL_PLANE_MISMATCH"
+    return refused.value.message
+
+
+def reconcile(world: Any, unseen: Unseen | None = None) -> Any:
+    return services.reconcile(world.namespace, by=BY, now_ms=world.now_ms, unseen=unseen, reason="restored")
+
+
+def claim(world: Any) -> list[Any]:
+    command = ClaimNext(
+        namespace=world.namespace,
+        worker_id="w",
+        principal="worker:w",
+        capabilities=frozenset({"identity"}),
+        lease_ms=30_000,
+    )
+    return claim_next(command, now_ms=world.now_ms)
+
+
+# the store behind
+@pytest.mark.parametrize("how", ["put_store_back", "put_store_elsewhere"])
+def test_a_store_put_back_makes_no_work_twice_and_loses_no_new_change(world: Any, copies: Copies, how: str) -> None:
+    world.define()
+    put(world, "a", "b")
+    world.evaluate()
+    copies.keep_store()
+    put(world, "lost-1", "lost-2", "lost-3")
+    world.evaluate()
+    getattr(copies, how)()
+    put(world, "new-1", "new-2")
+    stopped(world)
+    apart = reconcile(world)
+    assert (apart.kind, apart.common, apart.database_seen, apart.head) == ("store_behind", 2, 5, 4)
+    put(world, "new-3")
+    world.evaluate()
+    assert names(world)[:5] == ["a", "b", "lost-1", "lost-2", "lost-3"]
+    assert sorted(names(world)[5:]) == ["new-1", "new-2", "new-3"]
+    assert world.evaluate() == []
+
+
+def test_new_changes_under_the_numbers_of_lost_ones_are_told_from_them(world: Any, copies: Copies) -> None:
+    """After reconciling, the store goes on with sequences that lost changes had: on a timeline of its own."""
+    world.define()
+    copies.keep_store()
+    put(world, "lost-1", "lost-2", "lost-3")
+    world.evaluate()
+    copies.put_store_back()
+    stopped_or_not = reconcile(world)
+    assert stopped_or_not.unseen == 0
+    put(world, "new-1", "new-2", "new-3", "new-4")
+    made = world.evaluate()
+    assert [row.duplicate for row in made] == [False] * 4
+    assert names(world)[3:] == ["new-1", "new-2", "new-3", "new-4"]
+
+
+def test_what_both_may_have_seen_is_looked_at_again_and_its_work_recognised(
+    world: Any, copies: Copies, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between two marks nobody knows what the database saw: every change there is held against the work there is."""
+    monkeypatch.setattr("apps.triggers.evaluation.walker.MARK_MS", 10**9)
+    monkeypatch.setattr("apps.triggers.evaluation.walker.MARK_OPERATIONS", 10**9)
+    world.define()
+    put(world, "a", "b", "c")
+    world.evaluate()
+    copies.keep_store()
+    put(world, "lost")
+    world.evaluate()
+    NamespaceMark.objects.all().delete()
+    put(world, "lost-too")
+    world.evaluate()
+    NamespaceMark.objects.update(sequence=1, content_hash=world.store.changes(None).operations[0].content_hash)
+    copies.put_store_back()
+    put(world, "new")
+    stopped(world)
+    assert reconcile(world).common == 1
+    made = world.evaluate()
+    assert names(world) == ["a", "b", "c", "lost", "lost-too", "new"]
+    assert [row.duplicate for row in made] == [True, True, False]
+
+
+def test_a_trigger_that_was_behind_anyway_goes_on_from_where_it_stood(world: Any, copies: Copies) -> None:
+    world.define("fast")
+    world.define("slow")
+    put(world, "a", "b")
+    world.evaluate()
+    services.pause(world.namespace, "slow", by=BY, now_ms=11, reason="maintenance")
+    put(world, "c")
+    world.evaluate()
+    copies.keep_store()
+    put(world, "lost")
+    world.evaluate()
+    copies.put_store_back()
+    put(world, "new")
+    stopped(world)
+    reconcile(world)
+    services.resume(world.namespace, "slow", by=BY, now_ms=12)
+    made = world.evaluate()
+    assert sorted(
+        (row.trigger_id, world.workload(row.workload_id).request.input["record"]["name"]) for row in made
+    ) == [
+        ("fast", "new"),
+        ("slow", "c"),
+        ("slow", "new"),
+    ]
+
+
+def test_a_store_that_is_another_one_needs_a_word_and_then_goes_on(world: Any, copies: Copies) -> None:
+    world.define()
+    put(world, "a")
+    world.evaluate()
+    world.restart()
+    shutil.rmtree(copies.directory)
+    put(world, "other-1", "other-2")
+    stopped(world)
+    with pytest.raises(ApiError) as refused:
+        reconcile(world)
+    assert (refused.value.code, refused.value.details["kind"]) == ("CONFLICT", "store_unknown")
+    stopped(world)
+    reconcile(world, Unseen.EVALUATE)
+    world.evaluate()
+    assert names(world) == ["a", "other-1", "other-2"]
+
+
+def test_a_store_that_is_another_one_may_be_gone_on_with_from_its_head(world: Any, copies: Copies) -> None:
+    world.define()
+    put(world, "a")
+    world.evaluate()
+    world.restart()
+    shutil.rmtree(copies.directory)
+    put(world, "other-1", "other-2")
+    reconcile(world, Unseen.PASS_OVER)
+    put(world, "other-3")
+    world.evaluate()
+    assert names(world) == ["a", "other-3"]
+
+
+# two timelines
+def test_two_copies_of_one_store_under_one_database_stop_and_the_one_chosen_goes_on(world: Any, copies: Copies) -> None:
+    """Both were written to; the database had followed the one. The other is put in its place."""
+    world.define()
+    put(world, "a")
+    world.evaluate()
+    copies.keep_store()
+    copies.put_store_elsewhere()  # the first copy, on a timeline of its own
+    put(world, "first-1", "first-2")
+    world.evaluate()
+    copies.put_store_elsewhere()  # the second, on another
+    put(world, "second-1")
+    stopped(world)
+    assert reconcile(world).common == 1
+    put(world, "second-2")
+    world.evaluate()
+    assert names(world)[:3] == ["a", "first-1", "first-2"]
+    assert sorted(names(world)[3:]) == ["second-1", "second-2"]
+
+
+# the database behind
+def test_a_database_put_back_is_noticed_by_what_the_store_was_told(world: Any, copies: Copies) -> None:
+    world.define()
+    put(world, "a")
+    world.evaluate()
+    copies.keep_database()
+    put(world, "b", "c")
+    world.evaluate()
+    copies.put_database_back()
+    assert "put back" in stopped(world)
+    with pytest.raises(ApiError) as refused:
+        world.define("another")
+    assert refused.value.code == "CONTROL_PLANE_MISMATCH"
+    with pytest.raises(ApiError) as refused:
+        reconcile(world)
+    assert refused.value.details["kind"] == "database_behind"
+
+
+def test_what_a_database_forgot_is_evaluated_again_under_the_same_ids(world: Any, copies: Copies) -> None:
+    world.define()
+    put(world, "a")
+    world.evaluate()
+    copies.keep_database()
+    put(world, "b", "c")
+    forgotten = [row.workload_id for row in world.evaluate()]
+    copies.put_database_back()
+    stopped(world)
+    assert reconcile(world, Unseen.EVALUATE).unseen == 2
+    again = world.evaluate()
+    assert [row.workload_id for row in again] == forgotten
+    assert names(world) == ["a", "b", "c"]
+
+
+def test_what_a_database_forgot_may_be_passed_over_on_somebody_s_word(world: Any, copies: Copies) -> None:
+    world.define()
+    put(world, "a")
+    world.evaluate()
+    copies.keep_database()
+    put(world, "b", "c")
+    world.evaluate()
+    copies.put_database_back()
+    put(world, "d")
+    stopped(world)
+    reconcile(world, Unseen.PASS_OVER)
+    world.evaluate()
+    assert names(world) == ["a", "d"]
+
+
+def test_both_put_back_to_the_same_moment_need_nothing(world: Any, copies: Copies) -> None:
+    world.define()
+    put(world, "a")
+    world.evaluate()
+    copies.keep_database()
+    copies.keep_store()
+    put(world, "b")
+    world.evaluate()
+    copies.put_database_back()
+    copies.put_store_back()
+    put(world, "c")
+    world.evaluate()
+    assert names(world) == ["a", "c"]
+    assert services.look(world.namespace, now_ms=world.now_ms).kind == "nothing"
+
+
+def test_a_store_restored_on_purpose_to_a_later_moment_than_the_database_needs_nothing(
+    world: Any, copies: Copies
+) -> None:
+    """As from a bundle, whose database is the older part: a restored directory has a timeline of its own."""
+    world.define()
+    put(world, "a")
+    world.evaluate()
+    copies.keep_database()
+    put(world, "b")
+    forgotten = world.evaluate()
+    copies.keep_store()
+    copies.put_database_back()
+    copies.put_store_elsewhere()
+    again = world.evaluate()
+    assert [row.workload_id for row in again] == [row.workload_id for row in forgotten]
+
+
+# meanwhile
+def test_a_trigger_deleted_and_revived_between_does_not_do_its_work_again(world: Any, copies: Copies) -> None:
+    world.define()
+    put(world, "a")
+    world.evaluate()
+    copies.keep_store()
+    put(world, "lost")
+    world.evaluate()
+    services.archive(world.namespace, "on-order", by=BY, now_ms=11)
+    copies.put_store_back()
+    put(world, "new")
+    with pytest.raises(ApiError):
+        world.define(start_from="beginning")
+    reconcile(world)
+    world.define(start_from="beginning")
+    made = world.evaluate()
+    assert [row.duplicate for row in made] == [True, False]
+    assert names(world) == ["a", "lost", "new"]
+
+
+def test_a_redefinition_between_two_passes_of_a_reconciliation_counts_and_doubles_nothing(
+    world: Any, copies: Copies, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tests.triggers.test_crashes import meanwhile
+
+    world.define()
+    put(world, "a")
+    world.evaluate()
+    copies.keep_store()
+    put(world, "lost")
+    world.evaluate()
+    copies.put_store_back()
+    put(world, "new-1", "new-2")
+    stopped(world)
+    reconcile(world)
+    only = {"field": "name", "equals": "new-2"}
+    with meanwhile(monkeypatch, lambda: world.define(predicate=only)):
+        world.evaluate()
+    assert names(world) == ["a", "lost", "new-2"]
+
+
+def test_claims_stop_with_the_triggers_and_go_on_with_them(world: Any, copies: Copies) -> None:
+    world.define()
+    put(world, "a", "b")
+    world.evaluate()
+    copies.keep_store()
+    put(world, "lost")
+    world.evaluate()
+    assert len(claim(world)) == 1
+    copies.put_store_back()
+    message = stopped(world)
+    with pytest.raises(ApiError) as refused:
+        claim(world)
+    assert (refused.value.code, refused.value.message) == ("CONTROL_PLANE_MISMATCH", message)
+    reconcile(world)
+    assert not NamespaceHold.objects.exists()
+    assert len(claim(world)) == 1
+
+
+def test_a_reconciliation_is_in_the_audit_and_in_each_trigger_s_account(world: Any, copies: Copies) -> None:
+    world.define()
+    put(world, "a")
+    world.evaluate()
+    copies.keep_store()
+    put(world, "lost")
+    world.evaluate()
+    copies.put_store_back()
+    reconcile(world)
+    assert AuditEvent.objects.get(action="triggers.reconcile").reason == "restored"
+    latest = services.revisions(world.namespace, "on-order", before=None, limit=1)[0]
+    assert (latest.action, latest.reason) == ("rebase", "restored: reconciled, store_behind")
+
+
+def test_a_crash_while_reconciling_leaves_everything_stopped_and_it_can_be_done_again(
+    world: Any, copies: Copies, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from apps.triggers.services import reconciling
+    from tests.triggers.test_crashes import Died, dying
+
+    world.define()
+    put(world, "a")
+    world.evaluate()
+    copies.keep_store()
+    put(world, "lost")
+    world.evaluate()
+    copies.put_store_back()
+    put(world, "new")
+    stopped(world)
+    with monkeypatch.context() as patch:
+        patch.setattr(reconciling, "_remember", dying(reconciling._remember, before=False))
+        with pytest.raises(Died):
+            reconcile(world)
+    stopped(world)
+    reconcile(world)
+    world.evaluate()
+    assert names(world) == ["a", "lost", "new"]
+
+
+# marks
+def test_marks_thin_out_with_age_and_always_reach_back(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from apps.triggers.evaluation.position import Seen
+
+    dense, made = 8, 200
+    monkeypatch.setattr(marks, "MARKS_DENSE", dense)
+    for number in range(1, made + 1):
+        seen = Seen(store_id="s", instance_id="i", sequence=number, content_hash="h")
+        marks.keep(world.namespace, number, seen, now_ms=number)
+    kept = sorted(NamespaceMark.objects.values_list("number", flat=True))
+    assert kept[-dense:] == list(range(made - dense + 1, made + 1))
+    assert all(newer - older <= max(1, 2 * (made - older) // dense) for older, newer in itertools.pairwise(kept))
+    assert kept[0] <= made // 2
+    assert len(kept) <= dense * 6
+
+
+# the command
+def doctor(*arguments: str) -> tuple[int, Any]:
+    out, code = io.StringIO(), 0
+    try:
+        call_command("doctor", "--reconcile", "--json", *arguments, stdout=out)
+    except SystemExit as ended:
+        code = int(ended.code or 0)
+    return code, json.loads(out.getvalue())
+
+
+def test_the_doctor_says_what_is_apart_and_brings_it_back_in_step(world: Any, copies: Copies) -> None:
+    assert doctor() == (0, {"ok": True, "namespaces": []})
+    world.now_ms = now_ms()
+    world.define()
+    put(world, "a")
+    world.evaluate()
+    copies.keep_database()
+    put(world, "b")
+    world.evaluate()
+    copies.put_database_back()
+    stopped(world)
+    code, told = doctor("--dry-run")
+    assert (code, told["namespaces"][0]["kind"], told["namespaces"][0]["done"]) == (0, "database_behind", False)
+    code, told = doctor()
+    assert (code, told["namespaces"][0]["code"]) == (1, "CONFLICT")
+    code, told = doctor("--unseen", "evaluate", "--reason", "restored")
+    assert (code, told["namespaces"][0]["done"]) == (0, True)
+    world.evaluate()
+    assert names(world) == ["a", "b"]
+    assert NamespacePosition.objects.get().mismatch_code == ""

@@ -60,9 +60,9 @@ REASONS: dict[str, Known] = {
     ),
     "TRIGGERS_APART": Known(
         A,
-        "Store and database do not belong together (one was restored alone). Restore both from one backup.",
+        "Store and database were rolled back apart. Restore both from one moment, or run 'manage.py doctor --reconcile'.",
     ),
-    "TRIGGER_BLOCKED": Known(A, "Read why in the console, put it right, and enable the trigger again."),
+    "TRIGGER_BLOCKED": Known(A, "Read why in the console, put it right, and enable or rebase the trigger."),
     "TRIGGER_BEHIND": Known(
         A, "See that a worker runs and what it logs; if work is made faster than done, start more."
     ),

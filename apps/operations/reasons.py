@@ -60,7 +60,7 @@ REASONS: dict[str, Known] = {
     ),
     "TRIGGERS_APART": Known(
         A,
-        "Store and database were rolled back apart. Restore both from one moment, or run 'manage.py doctor --reconcile'.",
+        "Store and database are apart. Restore both from one moment, or run 'manage.py doctor --reconcile'.",
     ),
     "TRIGGER_BLOCKED": Known(A, "Read why in the console, put it right, and enable or rebase the trigger."),
     "TRIGGER_BEHIND": Known(

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from apps.triggers import limits
@@ -153,6 +153,7 @@ json_values = st.recursive(
 )
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(json_values, json_values)
 def test_equality_is_symmetric_and_a_value_equals_itself(left: Any, right: Any) -> None:
     assert same_json(left, left)

@@ -112,7 +112,7 @@ _SECRETS, _KEYS = KeySecret._meta.db_table, ApiKey._meta.db_table
 _ALL = f"SELECT {_COLUMNS} FROM {_SECRETS} s JOIN {_KEYS} k ON k.id = s.key_id"  # noqa: S608
 _OF_KEY_ID = f"""
 WITH own AS (SELECT id, 0 AS place FROM {_SECRETS} WHERE key_id = %s ORDER BY id DESC LIMIT %s),
-     others AS (SELECT id, 1 AS place FROM {_SECRETS} ORDER BY id LIMIT %s),
+     others AS (SELECT id, 1 AS place FROM {_SECRETS} WHERE id > 0 ORDER BY id LIMIT %s),
      wanted AS (SELECT id, place FROM own UNION ALL SELECT id, place FROM others ORDER BY place LIMIT %s)
 SELECT {_COLUMNS} FROM wanted w JOIN {_SECRETS} s ON s.id = w.id JOIN {_KEYS} k ON k.id = s.key_id ORDER BY w.place
 """  # noqa: S608

@@ -124,6 +124,19 @@ def test_a_transaction_that_names_the_closed_collection_anywhere_does_nothing(
     assert api().get("/v1/revision").json()["revision"] == before
 
 
+def test_a_fence_of_the_closed_collection_that_somebody_else_drew_tells_nothing(
+    limited: ApiClient, api: Callable[..., ApiClient]
+) -> None:
+    drawn = api().post_json("/v1/transactions/read-basis", {"records": [{"collection": CLOSED, "id": "o-1"}]})
+    assert drawn.status_code in (200, 201), drawn.content
+    told = []
+    for _ in range(2):
+        answer = limited.post_json("/v1/transactions", {"operations": [OPEN_PUT], "fences": [drawn.json()]})
+        told.append((answer.status_code, answer.json().get("reason")))
+        assert api().patch_json(f"/v1/collections/{CLOSED}/o-1", {"note": MARK + "3"}).status_code == 200
+    assert told == [(403, "COLLECTION_DENIED")] * 2, "whether the record changed must not show"
+
+
 @pytest.mark.parametrize(
     "name", ["orders ", "Orders", "orders%00", "%6frders", "orders%2F", "ordersx", "customers%2F..%2Forders"]
 )

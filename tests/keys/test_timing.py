@@ -23,8 +23,8 @@ MEAN_US = 20.0
 RESOLUTION_US = 5.0
 PERCENTILES = (1, 5, 10, 25, 50, 75, 90, 95, 99)
 RELABELLINGS = 200
-TRIM = 0.02
-"""The share of pairs, the slowest, that tell of this machine's other work and are left out of the means."""
+TRIM = 0.1
+"""The share of pairs at either end, by how far apart they are, that tell of the machine's other work: left out of means."""
 
 Pair = tuple[float, float]
 
@@ -44,10 +44,13 @@ def paired(measure: Callable[[str], float], one: Iterator[str], other: Iterator[
 
 
 def differences(pairs: list[Pair]) -> dict[str, float]:
-    """Return mean and percentiles of the first minus those of the second, in microseconds."""
-    kept = sorted(pairs, key=max)[: int(len(pairs) * (1 - TRIM))]
-    one, other = [pair[0] for pair in kept], [pair[1] for pair in kept]
-    found = {"mean": statistics.fmean(one) - statistics.fmean(other)}
+    """Return mean and percentiles of the first minus those of the second, in microseconds.
+
+    The mean is of what lies between the two of a pair, so that what the machine does besides, slowly, is in both.
+    """
+    apart = sorted(one - other for one, other in pairs)
+    cut = int(len(apart) * TRIM)
+    found = {"mean": statistics.fmean(apart[cut : len(apart) - cut])}
     for name, values in (("one", sorted(pair[0] for pair in pairs)), ("other", sorted(pair[1] for pair in pairs))):
         for percentile in PERCENTILES:
             value = values[len(values) * percentile // 100]

@@ -24,7 +24,7 @@ RESOLUTION_US = 5.0
 PERCENTILES = (1, 5, 10, 25, 50, 75, 90, 95, 99)
 RELABELLINGS = 200
 TRIM = 0.1
-"""The share of pairs at either end, by how far apart they are, that tell of the machine's other work: left out of means."""
+"""The share of pairs at either end, by how far apart they are, that the means leave out: the machine did other work."""
 
 Pair = tuple[float, float]
 

@@ -8,6 +8,7 @@ from jsonschema import Draft202012Validator
 
 from apps.http import openapi
 from apps.workloads import limits
+from apps.workloads.api import urls  # noqa: F401 - every route registers its shapes
 from apps.workloads.models import Workload
 
 PATH = "/v1/workloads"

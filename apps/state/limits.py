@@ -25,6 +25,9 @@ STREAM_PAGE = 64
 STREAM_KEYS_SHARE = 2
 STREAM_RETRY_MS = 1000
 
+# Checking and activating a contract looks at every record it speaks of: one at a time in a process, this long at most.
+CONTRACT_MAX_S = 600
+
 # Export and import. Each holds a thread of its process while it runs. A batch of an import is one transaction: a row a
 # record. An export's pin keeps its moment readable; it is renewed as it goes, and expires by itself after a crash.
 MAX_EXPORTS = 2

@@ -7,7 +7,17 @@ from typing import Any
 
 from apps.state.services.position import Collection, Runtime
 from apps.state.services.queries import Found
-from feltdb_engine import Actor, Changes, CommitResult, IndexInfo, Operation, ReadBasis, Record
+from feltdb_engine import (
+    Actor,
+    Changes,
+    CommitResult,
+    ContractInfo,
+    ContractReport,
+    IndexInfo,
+    Operation,
+    ReadBasis,
+    Record,
+)
 
 NOT_PROVENANCE = frozenset({"value", "previous_version"})
 
@@ -26,7 +36,12 @@ def record(found: Record) -> dict[str, Any]:
 
 def collection(found: Collection) -> dict[str, Any]:
     """Return a collection as the list of them gives it."""
-    return {"name": found.name, "records": found.records, "indexes": [index(each) for each in found.indexes]}
+    return {
+        "name": found.name,
+        "records": found.records,
+        "indexes": [index(each) for each in found.indexes],
+        "contract": found.contract,
+    }
 
 
 def index(found: IndexInfo) -> dict[str, Any]:
@@ -49,6 +64,37 @@ def basis(found: ReadBasis) -> dict[str, Any]:
     """Return a read basis; an absent record is null."""
     records = [None if each is None else record(each) for each in found.records]
     return {"token": found.token, "revision": found.revision, "records": records}
+
+
+def contract(found: ContractInfo) -> dict[str, Any]:
+    """Return the contract in force; `pending` is one that is being activated, held to as well."""
+    return {
+        "revision": found.revision,
+        "sequence": found.sequence,
+        "contract": found.contract,
+        "pending": found.pending,
+    }
+
+
+def report(found: ContractReport) -> dict[str, Any]:
+    """Return what stored records break."""
+    return {
+        "complete": found.complete,
+        "checked": found.checked,
+        "breaches": [
+            {
+                "collection": each.collection,
+                "rule": each.rule,
+                "fields": list(each.fields),
+                "count": each.count,
+                "samples": [
+                    {"id": one.id, "pointer": one.pointer, "keyword": one.keyword, "message": one.message}
+                    for one in each.samples
+                ],
+            }
+            for each in found.breaches
+        ],
+    }
 
 
 def provenance(change: Operation) -> dict[str, Any]:

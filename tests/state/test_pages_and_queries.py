@@ -89,8 +89,8 @@ def test_collections_are_listed_by_name_with_their_counts(client):
     client.delete("/v1/collections/gone/a")
     assert client.get("/v1/collections").json() == {
         "collections": [
-            {"name": "customers", "records": 2, "indexes": []},
-            {"name": "orders", "records": 3, "indexes": []},
+            {"name": "customers", "records": 2, "indexes": [], "contract": None},
+            {"name": "orders", "records": 3, "indexes": [], "contract": None},
         ],
         "next_cursor": None,
     }

@@ -101,7 +101,7 @@ def test_an_index_is_declared_used_shown_and_dropped(client, orders):
     assert ids(answer) == ["o-0", "o-2", "o-4"]
     assert answer.json()["plan"]["index"] == "by-status"
     [row] = client.get("/v1/collections").json()["collections"]
-    assert row == {"name": "orders", "records": 5, "indexes": [made.json()]}
+    assert row == {"name": "orders", "records": 5, "indexes": [made.json()], "contract": None}
     assert client.delete(INDEX).status_code == 204
     assert client.get(INDEX).status_code == client.delete(INDEX).status_code == 404
     assert client.post_json("/v1/query", {"collection": "orders", "where": where}).json()["plan"]["access"] == "scan"

@@ -93,7 +93,10 @@ list_collections = describe(
         200: Answer(
             "A page, by name.",
             ref("CollectionPage"),
-            {"collections": [{"name": "orders", "records": 1, "indexes": [INDEX]}], "next_cursor": None},
+            {
+                "collections": [{"name": "orders", "records": 1, "indexes": [INDEX], "contract": None}],
+                "next_cursor": None,
+            },
             READ,
         )
     },

@@ -41,6 +41,7 @@ def _array(items: Schema, **more: Any) -> Schema:
 
 
 _OP: Schema = {"enum": ["identity", "search", "filter_eq", "project", "limit"]}
+_PART: Schema = {"type": ["object", "null"], "description": "The contract's part about it, null for none."}
 _NULLABLE: Schema = {"type": ["string", "null"]}
 
 SCHEMAS: dict[str, Schema] = {
@@ -57,7 +58,9 @@ SCHEMAS: dict[str, Schema] = {
     "RecordPage": _object({"records": _array(ref("Record")), "next_cursor": CURSOR}),
     "CollectionPage": _object(
         {
-            "collections": _array(_object({"name": COLLECTION, "records": INTEGER, "indexes": _array(ref("Index"))})),
+            "collections": _array(
+                _object({"name": COLLECTION, "records": INTEGER, "indexes": _array(ref("Index")), "contract": _PART})
+            ),
             "next_cursor": CURSOR,
         }
     ),
@@ -263,6 +266,72 @@ SCHEMAS: dict[str, Schema] = {
             "revision": INTEGER,
         },
         {"complete": {"const": True}, "row": INTEGER, "error": ref("Error")},
+    ),
+    "Contract": {
+        "type": "object",
+        "required": ["collections"],
+        "properties": {
+            "collections": {
+                "type": "object",
+                "additionalProperties": {
+                    "type": "object",
+                    "properties": {
+                        "schema": {"description": "JSON Schema 2020-12 of every value."},
+                        "unique": _array({}, description="Fields, or lists of fields that are unique together."),
+                        "references": _array(
+                            {"type": "object", "properties": {"field": {"type": "string"}, "collection": COLLECTION}},
+                            description="Fields that name a record of a collection by its id.",
+                        ),
+                    },
+                },
+            }
+        },
+    },
+    "ContractInfo": _object(
+        {
+            "revision": {**INTEGER, "description": "How many contracts there have been; 0 for never one."},
+            "sequence": {**INTEGER, "description": "Since which position it is in force."},
+            "contract": ref("Contract"),
+            "pending": {"anyOf": [ref("Contract"), {"type": "null"}], "description": "Being activated just now."},
+        }
+    ),
+    "ContractCheck": _object(
+        {
+            "valid": {"type": "boolean"},
+            "schema_hash": {**_NULLABLE, "description": "SHA-256 of its one form."},
+            "issues": _array(_object({"pointer": {"type": "string"}, "message": {"type": "string"}})),
+            "complete": {"type": "boolean"},
+            "checked": {**INTEGER, "description": "Records looked at."},
+            "breaches": _array(ref("Breaches")),
+        }
+    ),
+    "Breaches": _object(
+        {
+            "collection": COLLECTION,
+            "rule": {"enum": ["schema", "unique", "reference"]},
+            "fields": _array({"type": "string"}),
+            "count": {**INTEGER, "description": "How many records break the rule."},
+            "samples": _array(
+                _object(
+                    {
+                        "id": RECORD_ID,
+                        "pointer": {"type": "string"},
+                        "keyword": {"type": "string"},
+                        "message": {"type": "string"},
+                    }
+                ),
+                description="The first of them.",
+            ),
+        }
+    ),
+    "Application": _object(
+        {
+            "namespace": {"type": "string"},
+            "instance_id": {"type": "string"},
+            "revision": INTEGER,
+            "contract": ref("ContractInfo"),
+            "schema_hash": {"type": "string"},
+        }
     ),
     "History": _object({"operations": _array(ref("Operation")), "next_cursor": CURSOR}),
     "Provenance": _object(

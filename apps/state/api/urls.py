@@ -2,7 +2,7 @@
 
 from django.urls import path, register_converter
 
-from apps.state.api import capabilities, documents, events, questions, transfers, views
+from apps.state.api import capabilities, contracts, documents, events, questions, transfers, views
 from apps.state.api.paths import SegmentConverter
 from apps.state.api.routing import action
 
@@ -40,6 +40,10 @@ urlpatterns = [
     path("capabilities/<segment:name>", capabilities.CapabilityView.as_view(), name="capability"),
     path("export", transfers.ExportView.as_view(), name="export"),
     path("import", transfers.ImportView.as_view(), name="import"),
+    path("schema", contracts.SchemaView.as_view(), name="schema"),
+    path("schema/validate", contracts.SchemaValidateView.as_view(), name="schema-validate"),
+    path("schema/pending", contracts.SchemaPendingView.as_view(), name="schema-pending"),
+    path("application", contracts.ApplicationView.as_view(), name="application"),
     path("openapi.json", documents.openapi, name="openapi"),
     path("docs", documents.docs, name="docs"),
 ]

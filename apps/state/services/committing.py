@@ -4,13 +4,14 @@ Not here: what the operations mean (`records.py`, `transactions.py`).
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from apps.http import canonical_json, measures
 from apps.http.errors import ApiError
 from apps.state.calls import Call
 from feltdb_engine import CommitResult, EngineError, Mutation, Precondition, Store
+from feltdb_engine.errors import ValidationFailed
 
 
 def commit(
@@ -44,6 +45,16 @@ def commit(
         raise
     measures.COMMITS.labels("duplicate" if done.duplicate else "committed").inc()
     return done
+
+
+def validation_failed(error: ValidationFailed, value_at: Callable[[int], str]) -> ApiError:
+    """Return the refusal of what breaks the contract, its pointers into the request: `value_at` a mutation's value."""
+    errors = []
+    for each in error.details["errors"]:
+        _, _, _, *rest = each["pointer"].split("/")
+        inside = "/".join(["", *rest[1:]]) if rest[:1] == ["value"] else ""
+        errors.append({**each, "pointer": value_at(each["mutation"]) + inside})
+    return ApiError("VALIDATION_FAILED", error.message, details={"errors": errors}, committed=False)
 
 
 def commit_unknown(transaction_id: str | None) -> ApiError:

@@ -1,13 +1,14 @@
 """Where a namespace stands: its collections, its revision, its instance and what this server can do."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from apps.state import cursors
 from apps.state.calls import Call
 from apps.state.inputs import PageRequest
 from apps.state.limits import PAGE_MAX, TRANSACTION_BODY_BYTES, WAIT_MAX_S
 from apps.state.stores import store
-from feltdb_engine import Cursor, Health, IndexInfo
+from feltdb_engine import Cursor, Health, IndexInfo, JSONObject
 from feltdb_engine.limits import TRANSACTION_MAX_MUTATIONS
 
 FEATURES = (
@@ -21,6 +22,9 @@ FEATURES = (
     "search",
     "as_of",
     "fences",
+    "contracts",
+    "export",
+    "import",
     "indexes",
     "history",
     "change_feed",
@@ -36,6 +40,7 @@ class Collection:
     name: str
     records: int
     indexes: tuple[IndexInfo, ...]
+    contract: JSONObject | None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -63,14 +68,15 @@ class Runtime:
 
 
 def collections(call: Call, wanted: PageRequest) -> CollectionPage:
-    """Return a page of the collections that hold records or have indexes. Raises INVALID_CURSOR."""
+    """Return a page of the collections that hold records, have indexes or a contract. Raises INVALID_CURSOR."""
     opened = store(call.namespace)
     bound_to = cursors.binding("collections", call.namespace)
     after = cursors.decode(bound_to, wanted.cursor)
     revision = opened.head().sequence
     counts = {each.name: each.records for each in opened.collections()}
     indexes = opened.indexes()
-    names = sorted(counts.keys() | {each.collection for each in indexes})
+    contract: Any = opened.contract().contract["collections"]
+    names = sorted(counts.keys() | {each.collection for each in indexes} | contract.keys())
     rest = [
         name
         for name in names
@@ -78,7 +84,10 @@ def collections(call: Call, wanted: PageRequest) -> CollectionPage:
     ]
     page = tuple(
         Collection(
-            name=name, records=counts.get(name, 0), indexes=tuple(each for each in indexes if each.collection == name)
+            name=name,
+            records=counts.get(name, 0),
+            indexes=tuple(each for each in indexes if each.collection == name),
+            contract=contract.get(name),
         )
         for name in rest[: wanted.limit]
     )

@@ -17,7 +17,7 @@ from apps.state import cursors
 from apps.state.calls import Call
 from apps.state.conditions import NO_CONDITIONS, Conditions, failed
 from apps.state.inputs import PageRequest
-from apps.state.services.committing import commit, payload_hash
+from apps.state.services.committing import commit, payload_hash, validation_failed
 from apps.state.services.doors import may_read, may_write
 from apps.state.stores import store
 from feltdb_engine import (
@@ -28,7 +28,7 @@ from feltdb_engine import (
     Record,
     Store,
 )
-from feltdb_engine.errors import FeedCompacted, PreconditionFailed, RecordNotFound
+from feltdb_engine.errors import FeedCompacted, PreconditionFailed, RecordNotFound, ValidationFailed
 from feltdb_engine.model import MutationKind
 
 
@@ -139,8 +139,9 @@ def compare_and_set(
     """Store the value if the record has this version (0 = absent). Raises VERSION_CONFLICT with currentVersion."""
     may_write(call, collection)
     mutation = Mutation(kind="put", collection=collection, id=record_id, value=value, if_version=expected_version)
+    content = payload_hash("cas", collection, record_id, value, expected_version)
     try:
-        return _write(call, mutation, content=payload_hash("cas", collection, record_id, value, expected_version))
+        return _write(call, mutation, content=content, value_at="/value")
     except PreconditionFailed as error:
         raise ApiError(
             "VERSION_CONFLICT",
@@ -194,7 +195,7 @@ def _judged(opened: Store, call: Call, key: str, conditions: Conditions) -> int 
     return version or 0
 
 
-def _write(call: Call, mutation: Mutation, *, content: bytes) -> Written:
+def _write(call: Call, mutation: Mutation, *, content: bytes, value_at: str = "") -> Written:
     opened = store(call.namespace)
     before = None
     preconditions: tuple[Precondition, ...] = ()
@@ -203,7 +204,10 @@ def _write(call: Call, mutation: Mutation, *, content: bytes) -> Written:
     elif mutation.kind == "delete":
         preconditions = (Precondition(collection=mutation.collection, id=mutation.id, predicate="present"),)
     keyed = content if call.transaction_id is not None else None
-    result = commit(opened, call, [mutation], preconditions, payload_hash=keyed)
+    try:
+        result = commit(opened, call, [mutation], preconditions, payload_hash=keyed)
+    except ValidationFailed as error:
+        raise validation_failed(error, lambda _: value_at) from error
     created, value = _effect(opened, mutation, before, result)
     record = Record(
         collection=mutation.collection,

@@ -8,11 +8,11 @@ import uuid_utils
 from apps.http.errors import ApiError
 from apps.state.calls import Call
 from apps.state.inputs import Transaction
-from apps.state.services.committing import commit
+from apps.state.services.committing import commit, validation_failed
 from apps.state.services.doors import may_read, may_write
 from apps.state.stores import store
 from feltdb_engine import CommitResult
-from feltdb_engine.errors import FenceBroken, IdempotencyConflict, PreconditionFailed, RecordNotFound
+from feltdb_engine.errors import FenceBroken, IdempotencyConflict, PreconditionFailed, RecordNotFound, ValidationFailed
 from feltdb_engine.fences import parse
 
 # The reference names what was found, not what was asked for.
@@ -41,6 +41,8 @@ def run(call: Call, wanted: Transaction) -> CommitResult:
         raise _refused({**details, "predicate": _FOUND.get(details["predicate"], details["predicate"])}) from error
     except RecordNotFound as error:
         raise _refused({"predicate": "missing", **error.details}) from error
+    except ValidationFailed as error:
+        raise validation_failed(error, lambda at: _value_at(wanted.mutations[at].kind, at)) from error
     except FenceBroken as error:
         raise ApiError(
             "FENCE_BROKEN",
@@ -63,6 +65,11 @@ def outcome(call: Call, transaction_id: str) -> CommitResult:
     if found is None:
         raise ApiError("NOT_FOUND", "No transaction with this id is known.")
     return found
+
+
+def _value_at(kind: str, at: int) -> str:
+    names = {"merge": "/merge", "delete": ""}
+    return f"/operations/{at}{names.get(kind, '/value')}"
 
 
 def _broken(details: dict[str, Any]) -> dict[str, Any]:

@@ -18,10 +18,11 @@ from apps.http.exceptions import refusal
 from apps.state.calls import Call
 from apps.state.limits import EXPORT_PAGE, EXPORT_PIN_RENEWED_S, EXPORT_PIN_S, MAX_EXPORTS, MAX_IMPORTS
 from apps.state.rows import BadRow, Batch
-from apps.state.services.committing import commit
+from apps.state.services.committing import commit, validation_failed
 from apps.state.services.doors import may_read, may_write
 from apps.state.stores import store
 from feltdb_engine import EngineError, Past, Record
+from feltdb_engine.errors import ValidationFailed
 
 exports = threading.BoundedSemaphore(MAX_EXPORTS)
 imports = threading.BoundedSemaphore(MAX_IMPORTS)
@@ -118,6 +119,9 @@ def run(call: Call, batches: Iterator[Batch], import_id: str) -> Iterator[Progre
             return
         try:
             done = _commit(call, batch, import_id, done)
+        except BadRow as bad:
+            yield Stopped(row=bad.row, refusal=bad.refusal)
+            return
         except (ApiError, EngineError) as error:
             yield Stopped(row=_row_of(batch, error), refusal=refusal(error))
             return
@@ -134,7 +138,13 @@ def _commit(call: Call, batch: Batch, import_id: str, done: Progress) -> Progres
         now_ms=time.time_ns() // 1_000_000,
         deadline=time.monotonic() + settings.REQUEST_DEADLINE_MS / 1000,
     )
-    result = commit(store(call.namespace), named, batch.mutations)
+    try:
+        result = commit(store(call.namespace), named, batch.mutations)
+    except ValidationFailed as error:
+        at = error.details["errors"][0]["mutation"]
+        refused = validation_failed(error, lambda _: "/value")
+        refused.details = {"errors": [each for each in refused.details["errors"] if each.pop("mutation") == at]}
+        raise BadRow(batch.rows[at], refused) from error
     return Progress(
         rows=batch.rows[-1],
         records=done.records + len(batch.rows),
@@ -151,6 +161,6 @@ def _row_of(batch: Batch, error: ApiError | EngineError) -> int:
         if (mutation.collection, mutation.id) == (details.get("collection"), details.get("id")):
             return row
     parts = str(details.get("pointer", "")).split("/")
-    if len(parts) > 2 and parts[1] in ("mutations", "operations") and parts[2].isdigit():
+    if parts[1:2] == ["mutations"] and parts[2].isdigit():
         return batch.rows[min(int(parts[2]), len(batch.rows) - 1)]
     return batch.rows[0]

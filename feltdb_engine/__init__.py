@@ -5,6 +5,7 @@ Standalone: nothing of Django is imported here. The public names are those liste
 
 from feltdb_engine.compaction import Compaction
 from feltdb_engine.errors import EngineError
+from feltdb_engine.importing import BadRow, ImportReport
 from feltdb_engine.model import (
     JSON,
     Actor,
@@ -34,6 +35,7 @@ from feltdb_engine.store import Store
 __all__ = [
     "JSON",
     "Actor",
+    "BadRow",
     "Changes",
     "CollectionInfo",
     "CommitResult",
@@ -43,6 +45,7 @@ __all__ = [
     "Cursor",
     "EngineError",
     "Health",
+    "ImportReport",
     "IndexInfo",
     "JSONObject",
     "Mutation",

@@ -7,6 +7,7 @@ import argparse
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Final, TextIO
@@ -16,7 +17,7 @@ import orjson
 from feltdb_engine.backup import as_members, restore, verify_backup
 from feltdb_engine.bundle import MANIFEST_NAME
 from feltdb_engine.errors import EngineError, LogCorrupt, StorageError
-from feltdb_engine.limits import PAGE_MAX_RECORDS
+from feltdb_engine.limits import IMPORT_BATCH_LINES
 from feltdb_engine.store import Store
 from feltdb_engine.verify import Verification, as_finding, verify_log
 
@@ -29,18 +30,24 @@ _QUIET_S: Final = 2.0
 class ProgressLine:
     """Says how far something is, on the error stream, once it has taken more than two seconds."""
 
-    def __init__(self, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, stream: TextIO, clock: Callable[[], float] = time.monotonic, *, unit: str = "MiB", shift: int = 20
+    ) -> None:
         self._stream = stream
+        self._unit = unit
+        self._shift = shift
         self._clock = clock
         self._next = clock() + _QUIET_S
 
     def __call__(self, done: int, total: int) -> None:
-        """Bytes done of the bytes there are."""
+        """So many done of so many; 0 of them where nobody knows."""
         now = self._clock()
         if now >= self._next:
             self._next = now + _QUIET_S
-            share = 100 * done // total if total else 100
-            print(f"{share} % ({done >> 20} of {total >> 20} MiB)", file=self._stream, flush=True)
+            said = f"{done >> self._shift} {self._unit}"
+            if total:
+                said = f"{100 * done // total} % ({done >> self._shift} of {total >> self._shift} {self._unit})"
+            print(said, file=self._stream, flush=True)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -73,8 +80,17 @@ def _parser() -> argparse.ArgumentParser:
         return made
 
     command("verify", _verify, "Check every byte of a store, or of a backup; lists what is found.")
-    dump = command("dump", _dump, "Write all live records as lines of JSON.")
-    dump.add_argument("--collection", help="only this one")
+    for name in ("export", "dump"):
+        export = command(name, _export, "Write all live records, of one moment, as lines of JSON.")
+        export.add_argument("--collection", action="append", help="only this one; may be given several times")
+        export.add_argument("--as-of", type=int, help="as they were at this revision")
+    importing = command("import", _import, "Take in lines of JSON, each once: what was left is gone on with.")
+    importing.add_argument("file", help="the lines; - is the standard input")
+    importing.add_argument("--id", required=True, help="names the import; the same lines again need the same")
+    importing.add_argument("--collection", help="of lines that name none")
+    importing.add_argument("--mode", choices=("put", "insert"), default="put", help="insert refuses what is there")
+    importing.add_argument("--on-bad-row", choices=("stop", "skip"), default="stop", help="see docs/engine.md")
+    importing.add_argument("--batch-lines", type=int, default=IMPORT_BATCH_LINES, help="lines in a transaction")
     command("stats", _stats, "Sizes and counts.")
     command("rebuild-view", _rebuild, "Make the view again from the log. Stop what has the store open first.")
     backup = command("backup", _backup, "Copy a store while it is in use.")
@@ -125,19 +141,36 @@ def _verified(directory: str, progress: ProgressLine) -> Verification:
         return seen if seen.findings else replace(seen, findings=(as_finding(error),))
 
 
-def _dump(options: argparse.Namespace) -> int:
+def _export(options: argparse.Namespace) -> int:
     with Store.open(options.directory, create=False, read_only=True) as store:
-        names = [options.collection] if options.collection else [one.name for one in store.collections()]
-        for name in names:
-            after: str | None = None
-            while True:
-                page = store.page(name, after=after, limit=PAGE_MAX_RECORDS)
-                for record in page.records:
-                    _out(orjson.dumps(record._asdict()))
-                after = page.next_after
-                if after is None:
-                    break
+        at = None if options.as_of is None else store.as_of(options.as_of)
+        for lines in store.export(
+            options.collection, at=at, progress=ProgressLine(sys.stderr, unit="records", shift=0)
+        ):
+            sys.stdout.buffer.write(lines)
+        sys.stdout.buffer.flush()
     return 0
+
+
+def _import(options: argparse.Namespace) -> int:
+    told = ProgressLine(sys.stderr, unit="lines", shift=0)
+    with ExitStack() as stack:
+        store = stack.enter_context(Store.open(options.directory, create=False))
+        lines = sys.stdin.buffer if options.file == "-" else stack.enter_context(open(options.file, "rb"))
+        report = store.import_ndjson(
+            iter(lambda: lines.read(1 << 16), b""),
+            options.id,
+            collection=options.collection,
+            mode=options.mode,
+            on_bad_row=options.on_bad_row,
+            batch_lines=options.batch_lines,
+            progress=lambda done, _: told(done, 0),
+        )
+    _show(options, asdict(report))
+    if not options.json:
+        for one in report.bad:
+            print(f"line {one.line}: {one.code}: {one.message} {one.pointer or ''}".rstrip())
+    return FINDINGS if report.bad_rows else 0
 
 
 def _stats(options: argparse.Namespace) -> int:

@@ -99,6 +99,14 @@ SCHEMA_MAX_BREACHES: Final = 20  # named of one value
 SCHEMA_MAX_STEPS: Final = 50_000  # keywords applied to a value: tenths of a second at worst
 PATTERN_MAX_MEMORY_BYTES: Final = 1 << 20
 
+# Lines of JSON, out and in.
+EXPORT_CHUNK_BYTES: Final = 1 << 18
+IMPORT_LINE_MAX_BYTES: Final = 8 << 20  # a value of 1 MiB with every character escaped
+IMPORT_BATCH_LINES: Final = 1000
+IMPORT_BATCH_BYTES: Final = 4 << 20
+IMPORT_ID_MAX_BYTES: Final = 100  # with a line number after it, it is a transaction id
+IMPORT_BAD_ROWS_TOLD: Final = 100
+
 SEARCH_TEXT_MAX_CHARS: Final = 512
 
 # The view. Address space, not disk; never changed while open.

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from feltdb_engine import Mutation, Store, errors
@@ -309,7 +309,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Any:
         yield store
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     before=st.lists(CHANGES, max_size=4),
     groups=st.lists(

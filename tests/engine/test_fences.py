@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from feltdb_engine import Mutation, Predicate, Store, errors, limits
@@ -66,7 +66,7 @@ def between(store: Store, act: Callable[[], None], monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(store._writer, "_decided", decided)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     before=writes,
     keys=st.lists(st.sampled_from(KEYS), max_size=2, unique=True),

@@ -10,7 +10,7 @@ from typing import Any
 
 import orjson
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from feltdb_engine import ImportReport, Store, errors, limits
@@ -176,7 +176,7 @@ def test_large_rows_make_small_batches_and_one_that_fits_no_transaction_is_bad(t
         assert store.count("a") == 519
 
 
-@settings(max_examples=40)
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.sampled_from([b"ab", b"", b"c\r", b"\xff" * 9]), max_size=6), st.integers(1, 7), st.booleans())
 def test_lines_are_the_same_wherever_the_bytes_are_cut(parts: list[bytes], cut: int, ended: bool) -> None:
     data = b"\n".join(parts) + (b"\n" if ended else b"")
@@ -204,7 +204,7 @@ def test_a_line_without_end_takes_no_memory(monkeypatch: pytest.MonkeyPatch) -> 
         tracemalloc.stop()
 
 
-@settings(max_examples=30)
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.recursive(st.one_of(st.integers(-(2**63), 2**64 - 1), st.floats(allow_nan=False), st.text()), st.lists))
 def test_exact_json_is_read_exactly_in_any_notation(value: Any) -> None:
     import json

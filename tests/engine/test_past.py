@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from feltdb_engine import Past, Predicate, Store, errors, limits
@@ -68,7 +68,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Any:
         yield store
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(history=groups, more=groups)
 def test_a_revision_answers_as_the_store_did_then(shared: Store, history: Any, more: Any) -> None:
     kept: list[tuple[Past, Any]] = []

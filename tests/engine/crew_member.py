@@ -1,4 +1,4 @@
-"""A process of the crew tests: a writer or a reader of a store that others use too, until it is done or killed.
+"""A process of the crew tests: writes to, reads or compacts a store that others use too, until it is done or killed.
 
 Started again with the journal of one that was killed, it first settles what that one does not know, and goes on reading
 the feed where that one stopped.
@@ -8,14 +8,15 @@ import random
 import time
 from pathlib import Path
 
-from feltdb_engine import Cursor, Mutation, Precondition, Record, Store, errors
-from tests.engine.checkers.feed import Page
+from feltdb_engine import Cursor, Mutation, Precondition, Record, Retention, Store, errors
+from tests.engine.checkers.feed import Gone, Page
 from tests.engine.checkers.journal import Journal, entry_of
 from tests.engine.checkers.registers import Change, Entry, Read, Write
 from tests.engine.hooks import HookedFiles, die_at
 
 COLLECTIONS = ("a", "b")
 IDS = ("0", "1", "2", "3")
+PINNED = ("reader0",)
 KEYS = tuple(f"{name}:{number}" for name in COLLECTIONS for number in IDS)
 
 
@@ -132,7 +133,12 @@ class Writing(Member):
 
 
 class Reading(Member):
-    """Reads records and follows the feed."""
+    """Reads records and follows the feed. Where it is pinned, what it has not read yet must be kept for it."""
+
+    def __init__(self, store: Store, journal: Journal, choose: random.Random, name: str) -> None:
+        super().__init__(store, journal, choose)
+        self.name = name
+        self.pinned = name in PINNED
 
     def round(self) -> None:
         """A few reads and a page of the feed."""
@@ -144,9 +150,28 @@ class Reading(Member):
         """The next page of the feed."""
         after = Cursor(instance_id=self.store.instance_id, sequence=self.journal.cursor)
         self.store.wait_for_change(after, 0.005)
-        page = self.store.changes(after, limit=self.choose.choice([1, 2, 10, 1000]))
+        try:
+            page = self.store.changes(after, limit=self.choose.choice([1, 2, 10, 1000]))
+        except errors.FeedCompacted as gone:
+            assert not self.pinned
+            self.journal.gone(Gone(after.sequence, gone.details["floor"], gone.details["head"]))
+            return
         entries = tuple(map(entry_of, page.operations))
         self.journal.page(Page(after.sequence, entries, page.cursor.sequence, page.head, page.floor))
+        if self.pinned:
+            self.store.pin(self.name, self.journal.cursor, None)
+
+
+class Compacting(Member):
+    """Keeps as little history as it may, without pause; the view is made smaller now and then."""
+
+    def round(self) -> None:
+        """One compaction."""
+        try:
+            self.store.compact(Retention(age_ms=None, bytes=self.choose.choice([0, 1 << 16, 3 << 16])))
+        except (errors.CompactionRunning, errors.StoreRebuilding):
+            pass
+        time.sleep(0.005)
 
 
 def live(directory: Path, path: Path, role: str, seed: int, rounds: int, step: str, passes: int) -> None:
@@ -154,7 +179,11 @@ def live(directory: Path, path: Path, role: str, seed: int, rounds: int, step: s
     journal = Journal(path)
     store = Store.open(directory, create=False, files=HookedFiles(die_at(step, passes)))
     choose = random.Random(seed)
-    member = Writing(store, journal, choose, path.name) if role == "writer" else Reading(store, journal, choose)
+    member: Writing | Reading | Compacting
+    if role == "compactor":
+        member = Compacting(store, journal, choose)
+    else:
+        member = (Writing if role == "writer" else Reading)(store, journal, choose, path.name)
     for _ in range(rounds):
         member.round()
     store.close()

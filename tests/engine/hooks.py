@@ -60,3 +60,20 @@ RESTORE_STEPS = (
     "restore opened",
     "restore renamed",
 )
+
+COMPACTION_STEPS = (
+    "compaction begun",
+    "segment sealed",
+    "snapshot begun",
+    "snapshot block",
+    "snapshot written",
+    "snapshot forced",
+    "snapshot named",
+    "snapshot counts",
+    "floor raised",
+    "manifest switched",
+    "passed file removed",
+    "sweep batch",
+    "sweep batch committed",
+    "compaction done",
+)

@@ -1,4 +1,4 @@
-"""Writers and readers, each a process of its own, over one directory: linearizable, feed right, nothing lost."""
+"""Writers, readers and a compactor, each a process, over one directory: linearizable, feed right, nothing lost."""
 
 import time
 from collections.abc import Iterator
@@ -20,23 +20,24 @@ def crews(quick: Path) -> Iterator[list[Crew]]:
 
 
 @pytest.mark.acceptance
-def test_what_four_writers_and_four_readers_saw_is_linearizable(tmp_path: Path, crews: list[Crew]) -> None:
-    """About 10 s, on the real disk: some 5,000 calls and 1,000 pages of the feed."""
-    crews.append(crew := Crew(tmp_path, writers=4, readers=4, seed=1))
+def test_what_writers_and_readers_saw_beside_a_compactor_is_linearizable(tmp_path: Path, crews: list[Crew]) -> None:
+    """About 10 s, four writers and four readers on the real disk: some 5,000 calls and 1,000 pages of the feed."""
+    crews.append(crew := Crew(tmp_path, writers=4, readers=4, compactors=1, seed=1))
     crew.run(rounds=250)
     counts = crew.judge()
     print(counts)
     assert counts.calls > 2000 and counts.transactions > 300 and counts.pages > 300
+    assert counts.floor > 100
 
 
 @pytest.mark.acceptance
-def test_writers_and_readers_killed_in_a_loop_lose_nothing(quick: Path, crews: list[Crew]) -> None:
+def test_writers_readers_and_a_compactor_killed_in_a_loop_lose_nothing(quick: Path, crews: list[Crew]) -> None:
     """About 10 s: a hundred kills, at named steps and at any moment."""
-    crews.append(crew := Crew(quick, writers=4, readers=4, seed=2))
+    crews.append(crew := Crew(quick, writers=4, readers=4, compactors=1, seed=2))
     crew.run_killing(100, rounds=100)
     counts = crew.judge()
     print(counts)
-    assert counts.kills >= 100 and counts.transactions > 100
+    assert counts.kills >= 100 and counts.transactions > 100 and counts.floor > 0
 
 
 @pytest.mark.torture
@@ -44,12 +45,12 @@ def test_writers_and_readers_killed_in_a_loop_lose_nothing(quick: Path, crews: l
 def test_crews_without_end_stay_linearizable_and_lose_nothing(quick: Path, crews: list[Crew]) -> None:
     """A quarter of the torture time, in rounds of a new directory each; every second round kills."""
     until = time.monotonic() + seconds(0.25)
-    total = Counts(0, 0, 0, 0, 0)
+    total = Counts(0, 0, 0, 0, 0, 0)
     seed = 1000
     while time.monotonic() < until:
         seed += 1
         print("seed", seed)
-        crews.append(crew := Crew(quick / str(seed), writers=4, readers=4, seed=seed))
+        crews.append(crew := Crew(quick / str(seed), writers=4, readers=4, compactors=seed % 3 > 0, seed=seed))
         if seed % 2:
             crew.run_killing(150, rounds=100, until=until)
         else:

@@ -69,6 +69,7 @@ def test_every_failing_call_is_answered_truthfully(quick: Path) -> None:
     counting = FailingFiles()
     life(quick / "counted", counting, {})
     total = counting.calls
+    print(4 * total, "lives with a failing call")
     assert total > 40
     for sticky in (False, True):
         for code in CODES:
@@ -89,6 +90,7 @@ def test_a_power_cut_at_every_force_loses_nothing_acknowledged(quick: Path) -> N
     """About 7 s: creation, rotation, crash, recovery and closing included, three random outcomes each."""
     counting = PowerCutFiles()
     life(quick / "counted", counting, {})
+    print(3 * counting.forces, "power cuts")
     assert counting.forces > 30
     for seed in range(3):
         for cut_at in range(counting.forces):
@@ -136,6 +138,7 @@ def test_a_power_cut_after_a_failed_force_loses_nothing_acknowledged(quick: Path
     """About 5 s. The pages of the failed force are dropped, stay readable, and are gone after the cut."""
     counting = PowerCutFiles()
     life(quick / "counted", counting, {})
+    print(counting.forces, "failed forces, each with a power cut after it")
     for fail_at in range(counting.forces):
         path = quick / f"{fail_at}"
         files = PowerCutFiles(fail_at=fail_at)

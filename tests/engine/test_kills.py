@@ -61,6 +61,7 @@ def until_it_lives(base: Path, live: Callable[[Path, int], bool]) -> int:
     """Live again and again, one call further each time; gives how many deaths that took."""
     for die_at in range(400):
         if live(base / str(die_at), die_at):
+            print(die_at, "deaths")
             return die_at
         shutil.rmtree(base / str(die_at), ignore_errors=True)
     raise AssertionError("it never came to its end")
@@ -205,6 +206,7 @@ def test_every_write_of_the_view(quick: Path, what: str) -> None:
             if "died" not in told.values():
                 break
             deaths += 1
+    print(deaths, "deaths")
     assert deaths >= 10
 
 

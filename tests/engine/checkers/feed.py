@@ -31,11 +31,24 @@ class Page(NamedTuple):
     floor: int
 
 
-def faults_of_pages(pages: Sequence[Page]) -> list[str]:
+class Gone(NamedTuple):
+    """The feed refused the cursor `after` as compacted; the reader goes on at the floor it was told."""
+
+    after: int
+    floor: int
+    head: int
+
+
+def faults_of_pages(pages: Sequence[Page | Gone]) -> list[str]:
     """One reader's pages, each asked for with the cursor the one before gave, also over the reader's own restarts."""
     found: list[str] = []
     heads = floors = 0
     for page in pages:
+        if isinstance(page, Gone):
+            if page.after >= page.floor:
+                found.append(f"gone: the cursor {page.after} was refused, the floor is {page.floor}")
+            heads, floors = max(heads, page.head), max(floors, page.floor)
+            continue
         sequences = [entry.sequence for entry in page.entries]
         found += _faults_of_sequences(sequences, page.after)
         if page.reached != (sequences[-1] if sequences else page.after):
@@ -48,8 +61,9 @@ def faults_of_pages(pages: Sequence[Page]) -> list[str]:
             found.append(f"floor: answered after {page.after}, below the floor {page.floor}")
         heads, floors = page.head, page.floor
     for one, two in pairwise(pages):
-        if two.after != one.reached:
-            found.append(f"resumed: a reader that was at {one.reached} went on after {two.after}")
+        stands = one.floor if isinstance(one, Gone) else one.reached
+        if two.after != stands:
+            found.append(f"resumed: a reader that was at {stands} went on after {two.after}")
     return found
 
 
@@ -67,8 +81,11 @@ def _faults_of_sequences(sequences: Iterable[int], after: int) -> list[str]:
     return found
 
 
-def faults_of_truth(truth: Sequence[Entry], floor: int = 0) -> list[str]:
-    """The whole feed: dense, each transaction in one piece, each record's versions a chain its kinds agree with."""
+def faults_of_truth(truth: Sequence[Entry], floor: int = 0, *, forgotten: bool = False) -> list[str]:
+    """The feed after a floor: dense, transactions in one piece, each record's versions a chain its kinds agree with.
+
+    Where deleted records were `forgotten` by a compaction, an insert may go on at any higher version.
+    """
     found = _faults_of_sequences((entry.sequence for entry in truth), floor)
     finished: set[str] = set()
     for one, two in pairwise(truth):
@@ -82,7 +99,9 @@ def faults_of_truth(truth: Sequence[Entry], floor: int = 0) -> list[str]:
     for entry in truth:
         before = known.get(entry.key)
         present = before is not None and before.kind != "delete"
-        if (before is not None or not floor) and entry.version != (before.version if before else 0) + 1:
+        least = (before.version if before else 0) + 1
+        jumps = forgotten and entry.kind == "insert" and entry.version > least
+        if (before is not None or not floor) and entry.version != least and not jumps:
             found.append(f"versions: {entry.key} goes to version {entry.version} at {entry.sequence}")
         if (before is not None or not floor) and (entry.kind == "insert") == present:
             found.append(f"kinds: {entry.kind} of {entry.key} at {entry.sequence}, present: {present}")
@@ -90,16 +109,18 @@ def faults_of_truth(truth: Sequence[Entry], floor: int = 0) -> list[str]:
     return found
 
 
-def faults_against_truth(pages: Sequence[Page], truth: Sequence[Entry]) -> list[str]:
+def faults_against_truth(pages: Sequence[Page | Gone], truth: Sequence[Entry]) -> list[str]:
     """What a reader was given is what is there, and no page ended inside a transaction."""
     by_sequence = {entry.sequence: entry for entry in truth}
     found = []
     for page in pages:
+        if isinstance(page, Gone):
+            continue
         for entry in page.entries:
             kept = by_sequence.get(entry.sequence)
-            if kept is None and truth and entry.sequence >= truth[0].sequence:
+            if kept is None:
                 found.append(f"lost: {entry.sequence} was given and is not there")
-            elif kept is not None and kept != entry:
+            elif kept != entry:
                 found.append(f"changed: {entry.sequence} was given as {entry} and is {kept}")
         last, after = by_sequence.get(page.reached), by_sequence.get(page.reached + 1)
         if last and after and last.transaction is not None and last.transaction == after.transaction:
@@ -119,12 +140,9 @@ class Acknowledged(NamedTuple):
 def faults_of_acknowledged(told: Sequence[Acknowledged], truth: Sequence[Entry]) -> list[str]:
     """Nothing acknowledged is lost or doubled, each lies where its writer was told, and in the order of real time."""
     by_sequence = {entry.sequence: entry for entry in truth}
-    oldest = truth[0].sequence if truth else 0
     sizes = Counter(entry.transaction for entry in truth)
     found = []
     for one in told:
-        if one.sequences and one.sequences[0] < oldest:
-            continue
         there = [by_sequence[sequence].transaction for sequence in one.sequences if sequence in by_sequence]
         if there != [one.transaction] * len(one.sequences):
             found.append(f"lost: {one.transaction} was acknowledged at {one.sequences}, where {there} is")

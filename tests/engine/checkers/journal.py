@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 
 from feltdb_engine import Operation
-from tests.engine.checkers.feed import Acknowledged, Entry, Page
+from tests.engine.checkers.feed import Acknowledged, Entry, Gone, Page
 from tests.engine.checkers.linear import Call
 from tests.engine.checkers.registers import Change, Read, Refused, Write, Written
 from tests.engine.checkers.registers import Entry as Seen
@@ -30,7 +30,10 @@ class Journal:
             os.ftruncate(self._fd, len(data) - torn)
         self.lines = list(read_lines(path))
         self.number = sum(line[0] == "begin" for line in self.lines)
-        self.cursor = max((line[3] for line in self.lines if line[0] == "page"), default=0)
+        self.cursor = 0
+        for line in self.lines:
+            if line[0] in ("page", "gone"):
+                self.cursor = line[3 if line[0] == "page" else 2]
 
     def _say(self, *line: Any) -> None:
         os.write(self._fd, orjson.dumps(line, default=tuple) + b"\n")
@@ -52,9 +55,10 @@ class Journal:
         self._say("page", *page)
         self.cursor = page.reached
 
-    def gone(self, after: int, floor: int, head: int) -> None:
-        """The feed refused a cursor as compacted."""
-        self._say("gone", after, floor, head)
+    def gone(self, gone: Gone) -> None:
+        """The feed refused a cursor as compacted; the next page begins at the floor."""
+        self._say("gone", *gone)
+        self.cursor = gone.floor
 
     def unanswered(self) -> Write | None:
         """The last transaction whose outcome this process does not know, to be asked again with its id."""
@@ -87,19 +91,18 @@ def _write(members: list[Any]) -> Write:
     )
 
 
-def read_journal(path: Path) -> tuple[list[Call], list[Page], list[Acknowledged], list[tuple[int, int, int]]]:
-    """Calls, pages of the feed, what was acknowledged, and cursors refused as compacted: (after, floor, head)."""
+def read_journal(path: Path) -> tuple[list[Call], list[Page | Gone], list[Acknowledged]]:
+    """Calls, what the feed gave, and what was acknowledged."""
     calls: dict[int, Call] = {}
-    pages: list[Page] = []
+    pages: list[Page | Gone] = []
     told: list[Acknowledged] = []
-    gone: list[tuple[int, int, int]] = []
     asked_first: dict[str | None, int] = {}
     for word, *line in read_lines(path):
         if word == "page":
             after, entries, reached, head, floor = line
             pages.append(Page(after, tuple(Entry(*one) for one in entries), reached, head, floor))
         elif word == "gone":
-            gone.append((line[0], line[1], line[2]))
+            pages.append(Gone(*line))
         elif word == "begin":
             number, at, kind, members = line
             request = Read(tuple(members[0])) if kind == "read" else _write(members)
@@ -120,4 +123,4 @@ def read_journal(path: Path) -> tuple[list[Call], list[Page], list[Acknowledged]
                 versions, duplicate = answer
                 calls[number] = call._replace(end=at, answer=Written(tuple(versions), duplicate))
                 told.append(Acknowledged(call.request.id, tuple(sequences), asked_first[call.request.id], at))
-    return list(calls.values()), pages, told, gone
+    return list(calls.values()), pages, told

@@ -5,7 +5,7 @@ Calls that share no record, over any chain of others, cannot disturb each other,
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from tests.engine.checkers.linear import Call, stuck_at
@@ -15,7 +15,7 @@ class Change(NamedTuple):
     """A mutation: `kind` as the engine says; `value` is any text that names what was written."""
 
     key: str
-    kind: Literal["put", "insert", "update", "delete"]
+    kind: Literal["put", "insert", "update", "delete", "remove"]  # remove: a delete that answers 0 for nothing
     value: str | None = None
     if_version: int | None = None
 
@@ -61,6 +61,7 @@ class State(NamedTuple):
 
 EMPTY = State()
 _ABSENT = Entry(0, None)
+_NEVER = 1 << 32
 
 
 def step(state: State, request: Write | Read) -> tuple[object, State]:
@@ -82,10 +83,13 @@ def step(state: State, request: Write | Read) -> tuple[object, State]:
         wrong_version = change.if_version is not None and change.if_version != _present_version(entry)
         if wrong_version or (change.kind == "insert" and present) or (change.kind == "update" and not present):
             return Refused(), state
-        if change.kind != "delete" or present:
-            entry = Entry(entry.version + 1, None if change.kind == "delete" else change.value)
+        removes = change.kind in ("delete", "remove")
+        if not removes or present:
+            entry = Entry(entry.version + 1, None if removes else change.value)
             records[change.key] = entry
-        versions.append(entry.version)
+            versions.append(entry.version)
+        else:
+            versions.append(entry.version if change.kind == "delete" else 0)
     ids = state.ids if request.id is None else state.ids | {(request.id, tuple(versions))}
     return Written(tuple(versions)), State(tuple(sorted(records.items())), ids)
 
@@ -123,6 +127,48 @@ def groups(calls: Iterable[Call]) -> list[list[Call]]:
     for call in calls:
         found.setdefault(find(keys_of(call.request)[0]), []).append(call)
     return list(found.values())
+
+
+def in_ordinals(calls: Iterable[Call], versions: Mapping[str, Mapping[int, str | None]]) -> list[Call]:
+    """The same history with each version as its place among those its record ever had, from 1.
+
+    `versions` names, per record and ascending, the transaction that made each. For stores whose compaction forgets
+    deleted records: a version may then jump, and deleting nothing answers with any version, of which `step` knows
+    nothing. What was never a version becomes a number that no order explains.
+    """
+    places = {key: {version: place for place, version in enumerate(made, 1)} for key, made in versions.items()}
+
+    def place(key: str, version: int) -> int:
+        return places.get(key, {}).get(version, _NEVER + version) if version else 0
+
+    found = []
+    for call in calls:
+        request, answer = call.request, call.answer
+        if isinstance(request, Read):
+            if answer is not None:
+                pairs = zip(request.keys, answer, strict=True)
+                answer = tuple(one and one._replace(version=place(key, one.version)) for key, one in pairs)
+        else:
+            if isinstance(answer, Written):
+                told = zip(request.changes, answer.versions, strict=True)
+                did = [
+                    one.kind != "delete" or versions.get(one.key, {}).get(version) == request.id
+                    for one, version in told
+                ]
+                told = zip(request.changes, answer.versions, did, strict=True)
+                after = tuple(place(one.key, version) if done else 0 for one, version, done in told)
+                answer = answer._replace(versions=after)
+            changes = tuple(
+                one._replace(
+                    kind="remove" if one.kind == "delete" else one.kind,
+                    if_version=one.if_version and place(one.key, one.if_version),
+                )
+                for one in request.changes
+            )
+            requires = tuple((key, place(key, version)) for key, version in request.requires)
+            request = request._replace(changes=changes, requires=requires)
+        found.append(call._replace(request=request, answer=answer))
+    return found
 
 
 def not_linearizable(calls: Sequence[Call]) -> list[Call] | None:

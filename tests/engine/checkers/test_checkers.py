@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.engine.checkers import feed
-from tests.engine.checkers.feed import Acknowledged, Entry, Page
+from tests.engine.checkers.feed import Acknowledged, Entry, Gone, Page
 from tests.engine.checkers.linear import Call, Undecided, stuck_at
 from tests.engine.checkers.registers import (
     EMPTY,
@@ -16,6 +16,7 @@ from tests.engine.checkers.registers import (
     Write,
     Written,
     groups,
+    in_ordinals,
     not_linearizable,
     step,
 )
@@ -145,6 +146,32 @@ def test_a_wrong_history_is_found(calls: list[Call]) -> None:
     assert stuck and set(stuck) <= set(calls)
 
 
+def test_versions_that_jumped_over_forgotten_records_are_judged_by_their_place() -> None:
+    """The record had the versions 1, 2, 9 and 10: it was deleted, forgotten and made again."""
+    made = {X: {1: "t1", 2: "t2", 9: "t4", 10: "t5"}}
+    calls = [
+        write(0, 10, put("one"), id="t1"),
+        write(11, 12, Change(X, "delete"), told=Written((2,)), id="t2"),
+        write(13, 14, Change(X, "delete"), told=Written((2,)), id="t3"),
+        write(13, 14, Change(X, "delete"), told=Written((0,)), id="t3b"),
+        write(15, 16, put("nine", if_version=0), told=Written((9,)), id="t4"),
+        read(17, 18, Seen(9, "nine")),
+        write(19, 20, put("ten", if_version=9), told=Written((10,)), id="t5"),
+    ]
+    assert not_linearizable(calls)
+    assert not_linearizable(in_ordinals(calls, made)) is None
+    for wrong in (
+        [*calls[:5], read(17, 18, Seen(8, "nine"))],
+        [*calls[:5], read(17, 18, Seen(2, "nine"))],
+        [*calls[:5], read(17, 18, None)],
+        [*calls[:4], write(15, 16, put("nine", if_version=8), told=Written((9,)), id="t4")],
+        [*calls[:4], write(15, 16, put("nine"), told=Written((2,)), id="t4")],
+        [*calls[:2], write(13, 14, put("nine", if_version=2), told=Written((9,)), id="t4")],
+        [calls[0], write(11, 12, Change(X, "delete"), told=Written((0,)), id="t2"), read(13, 14, None)],
+    ):
+        assert not_linearizable(in_ordinals(wrong, made))
+
+
 def test_only_records_that_calls_connect_are_searched_together() -> None:
     calls = [W1, write(0, 5, put("y", Y)), write(1, 2, put("z", "b:z"), requires=(("b:q", 0),)), read(3, 4, None, None)]
     assert sorted(map(len, groups(calls))) == [1, 3]
@@ -220,8 +247,9 @@ def test_a_right_feed_passes() -> None:
     assert feed.faults_of_pages(PAGES) == []
     assert feed.faults_against_truth(PAGES, TRUTH) == []
     assert feed.faults_of_acknowledged(TOLD, TRUTH) == []
-    assert feed.faults_of_acknowledged(TOLD, TRUTH[3:]) == [], "what was compacted away is not lost"
     assert feed.faults_of_state({X: (4, 6), Y: (2, 5)}, TRUTH) == []
+    compacted = [PAGES[0], Gone(3, 5, 6), Page(5, (TRUTH[5],), 6, 6, 5)]
+    assert feed.faults_of_pages(compacted) == []
 
 
 def kinds(faults: list[str]) -> set[str]:
@@ -245,12 +273,21 @@ WRONG_TRUTHS: dict[str, list[list[Entry]]] = {
 }
 
 
+def test_only_an_insert_after_a_forgotten_delete_may_jump() -> None:
+    jumped = [*TRUTH[:5], TRUTH[5]._replace(version=9)]
+    assert kinds(feed.faults_of_truth(jumped)) == {"versions"}
+    assert feed.faults_of_truth(jumped, forgotten=True) == []
+    assert kinds(feed.faults_of_truth([*TRUTH[:5], TRUTH[5]._replace(version=3)], forgotten=True)) == {"versions"}
+    updated = [*TRUTH[:2], TRUTH[2]._replace(version=7), TRUTH[3]._replace(version=8), *TRUTH[4:5]]
+    assert kinds(feed.faults_of_truth(updated, forgotten=True)) == {"versions"}
+
+
 @pytest.mark.parametrize(("kind", "truth"), [(kind, truth) for kind, all in WRONG_TRUTHS.items() for truth in all])
 def test_a_wrong_feed_is_found(kind: str, truth: list[Entry]) -> None:
     assert kind in kinds(feed.faults_of_truth(truth))
 
 
-WRONG_PAGES: dict[str, list[list[Page]]] = {
+WRONG_PAGES: dict[str, list[list[Page | Gone]]] = {
     "ordered": [[PAGES[0]._replace(entries=tuple(swapped(TRUTH[:3], 0, 1)))]],
     "unique": [[PAGES[0]._replace(entries=(TRUTH[0], TRUTH[0], TRUTH[1], TRUTH[2]))]],
     "hole": [
@@ -262,12 +299,15 @@ WRONG_PAGES: dict[str, list[list[Page]]] = {
     "resumed": [[PAGES[0], PAGES[2]._replace(after=4, entries=tuple(TRUTH[4:]))], [PAGES[0], PAGES[0]]],
     "head": [[PAGES[0]._replace(head=2)], [PAGES[2], PAGES[2]._replace(after=6, entries=(), reached=6, head=5)]],
     "floor": [[PAGES[0]._replace(floor=2)]],
+    "gone": [[PAGES[0], Gone(3, 3, 6), PAGES[2]], [PAGES[0], Gone(3, 2, 6)]],
+    "resumed, after a refusal": [[PAGES[0], Gone(3, 4, 6), Page(5, (TRUTH[5],), 6, 6, 4)]],
+    "head, after a refusal": [[PAGES[0], Gone(3, 4, 9), Page(4, tuple(TRUTH[4:]), 6, 6, 4)]],
 }
 
 
 @pytest.mark.parametrize(("kind", "pages"), [(kind, pages) for kind, all in WRONG_PAGES.items() for pages in all])
-def test_a_wrong_page_is_found(kind: str, pages: list[Page]) -> None:
-    assert kind in kinds(feed.faults_of_pages(pages))
+def test_a_wrong_page_is_found(kind: str, pages: list[Page | Gone]) -> None:
+    assert kind.partition(",")[0] in kinds(feed.faults_of_pages(pages))
 
 
 def test_pages_are_held_against_the_truth() -> None:

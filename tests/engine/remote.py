@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from feltdb_engine import Mutation, Store, errors, limits
+from feltdb_engine import Mutation, Retention, Store, errors, limits
 
 _processes = multiprocessing.get_context("forkserver")
 _processes.set_forkserver_preload(["tests.engine.crew_member", "tests.engine.remote"])
@@ -107,6 +107,8 @@ def _serve(pipe: Connection, directory: Path, options: dict[str, Any]) -> None:
             return store.drop_index("a", "n")
         if what == "backup":
             return store.backup(*arguments).sequence
+        if what == "compact":
+            return store.compact(Retention(age_ms=0, bytes=0, ids_age_ms=None)).floor
         if what == "hold a read transaction":
             held.append(store._core.view.read())
             return "held"

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from feltdb_engine import Store, errors, limits
+from feltdb_engine import Retention, Store, errors, limits
 from feltdb_engine.backup import verify_backup
 from feltdb_engine.segment import SUFFIX
 from tests.engine.disks import DyingFiles
@@ -22,6 +22,7 @@ from tests.engine.remote import Remote
 pytestmark = pytest.mark.acceptance
 SEGMENT = 1 << 16
 NAMES = {"manifest.json", "log", "view", "trust", "positions", "open.lock", "sync.lock", "prepare.lock", "turn.lock"}
+MAYBE = {"tails", "snapshots", "compact.lock", "keep.lock"}
 Told = dict[str, str]
 OPTIONS: dict[str, Any] = {"segment_bytes": SEGMENT, "host": boot(1)}
 
@@ -51,18 +52,18 @@ def judge(directory: Path, told: Told, *, create: bool = False, kept: int = 0) -
             assert store.health().storage in ("clean", "recovered-incomplete-write"), "a frame written by half is cut"
             store.commit([put(f"z:{number}", {})], transaction_id=f"z:{number}")
             told[f"z:{number}"] = "committed"
-        assert {path.name for path in directory.iterdir()} - {"tails"} == NAMES
+        assert {path.name for path in directory.iterdir()} - MAYBE == NAMES
         assert all(path.suffix == SUFFIX for path in (directory / "log").iterdir())
         assert {path.name for path in (directory / "view").iterdir()} == {"data.mdb", "lock.mdb"}
         create = False
 
 
-def until_it_lives(base: Path, live: Callable[[Path, int], bool]) -> int:
-    """Live again and again, one call further each time; gives how many deaths that took."""
-    for die_at in range(400):
+def until_it_lives(base: Path, live: Callable[[Path, int], bool], *, step: int = 1) -> int:
+    """Live again and again, one call (or `step`) further each time; gives how many deaths that took."""
+    for die_at in range(0, 1000, step):
         if live(base / str(die_at), die_at):
-            print(die_at, "deaths")
-            return die_at
+            print(die_at // step, "deaths")
+            return die_at // step
         shutil.rmtree(base / str(die_at), ignore_errors=True)
     raise AssertionError("it never came to its end")
 
@@ -139,6 +140,55 @@ def test_backups(quick: Path) -> None:
         return bool(alive)
 
     assert until_it_lives(quick, live) > 25
+
+
+def compact_and_die(quick: Path, *, step: int) -> int:
+    """Two compactions with commits between them: sealing, snapshot, floor, manifest, removing files, sweeping."""
+    made(quick / "made", 40)
+    with Store.open(quick / "made", host=boot(1)) as store:
+        for row in range(0, 40, 2):
+            store.commit([put(f"a:{row}", {"n": -row})], transaction_id=f"over{row}")
+    keys = [f"a:{row}" for row in range(40)]
+
+    def live(directory: Path, die_at: int) -> bool:
+        shutil.copytree(quick / "made", directory)
+        Store.open(directory, host=boot(1)).close()
+        told: Told = {}
+        with Remote(directory, files=DyingFiles(die_at), **OPTIONS) as process:
+            process.ask("compact")
+            for number in range(3):
+                told[f"b:{number}"] = process.commit(f"b:{number}", 5000)
+            process.ask("compact")
+            alive = process.ask("close") == "closed"
+        floors = []
+        for number in (1, 2, 3):
+            with Store.open(directory, create=False, host=boot(number)) as store:
+                floors.append(store.start().sequence)
+                sequences = [one.sequence for one in operations(store)]
+                assert sequences == list(range(floors[-1] + 1, store.head().sequence + 1))
+                assert store.head().sequence == 60 + number - 1 + sum(store.get(key) is not None for key in told)
+                for key, answer in told.items():
+                    assert answer != "committed" or store.get(key) is not None
+                    assert (store.get(key) is not None) == (store.transaction(key) is not None)
+                assert all(record is not None for record in store.get_many(keys))
+                assert all(store.transaction(key) is not None for key in keys), "ids are still known"
+                assert store.verify().findings == ()
+                store.commit([put(f"z:{number}", {})])
+                if number == 3:
+                    store.compact(Retention(age_ms=0, bytes=0, ids_age_ms=None))
+            assert {path.name for path in directory.iterdir()} - MAYBE == NAMES
+            assert all(path.suffix == SUFFIX for path in (directory / "log").iterdir())
+            snapshots = directory / "snapshots"
+            assert not snapshots.exists() or all(path.suffix != ".new" for path in snapshots.iterdir())
+        assert floors == sorted(floors), "a floor never sinks"
+        return bool(alive)
+
+    return until_it_lives(quick, live, step=step)
+
+
+def test_compactions(quick: Path) -> None:
+    """About 10 s, some 40 deaths: every fifth call; `make torture` takes every one."""
+    assert compact_and_die(quick, step=5) > 30
 
 
 def test_the_first_opening_of_a_copy(quick: Path) -> None:

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from feltdb_engine import errors
-from tests.engine import test_faults, test_recovery
+from tests.engine import test_faults, test_kills, test_recovery
 from tests.engine.disks import FailingFiles, PowerCut, PowerCutFiles
 from tests.engine.test_model_wide import WiderModel
 from tests.torture import seconds, timeout
@@ -98,3 +98,9 @@ def test_every_bit_of_every_byte_flipped(quick: Path) -> None:
 def test_a_longer_log_cut_at_every_byte(quick: Path) -> None:
     """Every byte of a whole log, as far as the time goes."""
     test_recovery.cut_everywhere(quick, commits=20, frames=20, until=time.monotonic() + seconds(0.1))
+
+
+@timeout(0.1)
+def test_compactions_killed_at_every_call(quick: Path) -> None:
+    """Some 200 deaths; as long as that takes."""
+    assert test_kills.compact_and_die(quick, step=1) > 150

@@ -76,7 +76,11 @@ def answer(moment: Moment, asked: Question, scan: Scan) -> QueryResult:
     """One page. Raises ScanLimitExceeded and DeadlineExceeded."""
     access = planner.choose(moment.indexes(asked.name), asked.where, asked.order_by)
     if access is not None and access.mode == "stream" and moment.keeps_index_order:
-        return _streamed(moment, asked, scan, access)
+        if access.ordered:
+            return _streamed(moment, asked, scan, access)
+        after = asked.after_id  # every component is fixed: its entries lie in the order of their ids
+        places = moment.candidates(asked.name, access, b"" if after is None else access.fixed + after)
+        return _through(moment.indexed_all(asked.name, places), asked, scan, access)
     if asked.order.fields:
         return _best(moment, asked, scan, access)
     if access is not None:
@@ -135,9 +139,8 @@ def _looked_up(
     moment: Moment, name: bytes, marked: Iterator[tuple[bytes | None, bytes]]
 ) -> Iterator[tuple[bytes | None, bytes, bytes, Any]]:
     """Mark, id, entry and value of what an index names, decoded some at a time."""
-    indexed = moment.indexed
     while chunk := list(islice(marked, limits.READ_CHUNK_RECORDS)):
-        entries = [indexed(name, record_id) for _, record_id in chunk]
+        entries = [entry for _, entry in moment.indexed_all(name, iter(chunk))]
         for (mark, record_id), entry, value in zip(chunk, entries, values(entries), strict=True):
             yield mark, record_id, entry, value
 
@@ -151,8 +154,9 @@ def _by_ids(moment: Moment, asked: Question, scan: Scan, access: Access) -> Quer
     ids.sort()
     after = asked.after_id
     start = 0 if after is None else bisect_right(ids, after)
-    pairs = ((record_id, moment.indexed(asked.name, record_id)) for record_id in ids[start:])
-    return _through(pairs, asked, scan, access)
+    return _through(
+        moment.indexed_all(asked.name, ((b"", record_id) for record_id in ids[start:])), asked, scan, access
+    )
 
 
 def _in_key_order(moment: Moment, asked: Question, scan: Scan) -> QueryResult:
@@ -161,17 +165,18 @@ def _in_key_order(moment: Moment, asked: Question, scan: Scan) -> QueryResult:
 
 def _through(pairs: Iterator[tuple[bytes, bytes]], asked: Question, scan: Scan, access: Access | None) -> QueryResult:
     """The first that match of pairs in key order."""
-    records: list[Record] = []
+    found: list[Record] = []
+    collection, matches, limit, more = asked.collection, asked.matches, asked.limit, scan.more
     last = asked.after_id
     for record_id, entry, value in decoded(pairs):
-        if not scan.more():
-            return _so_far(records, None if last is None else asked.cursor([last.decode()]), scan, access)
-        if asked.matches(value):
-            if len(records) == asked.limit:
-                return _page(records, asked.cursor([records[-1].id]), scan, access)
-            records.append(with_value(asked.collection, record_id, entry, value))
+        if not more():
+            return _so_far(found, None if last is None else asked.cursor([last.decode()]), scan, access)
+        if matches(value):
+            if len(found) == limit:
+                return _page(found, asked.cursor([found[-1].id]), scan, access)
+            found.append(with_value(collection, record_id, entry, value))
         last = record_id
-    return _page(records, None, scan, access)
+    return _page(found, None, scan, access)
 
 
 def _best(moment: Moment, asked: Question, scan: Scan, access: Access | None) -> QueryResult:
@@ -197,7 +202,7 @@ def _best(moment: Moment, asked: Question, scan: Scan, access: Access | None) ->
 def _all(moment: Moment, name: bytes, access: Access | None) -> Iterable[tuple[bytes, bytes]]:
     if access is None:
         return moment.entries(name, None)
-    return ((record_id, moment.indexed(name, record_id)) for _, record_id in moment.candidates(name, access))
+    return moment.indexed_all(name, moment.candidates(name, access))
 
 
 def _so_far(records: list[Record], cursor: str | None, scan: Scan, access: Access | None) -> QueryResult:

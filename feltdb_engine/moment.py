@@ -109,12 +109,27 @@ class Moment:
             raise lmdb.CorruptedError("an index names a record that is not there")
         return entry
 
+    def indexed_all(
+        self, collection: bytes, places: Iterator[tuple[bytes | None, bytes]]
+    ) -> Iterator[tuple[bytes, bytes]]:
+        """Id and entry of each record an index names."""
+        for _, record_id in places:
+            yield record_id, self.indexed(collection, record_id)
+
 
 class Present(Moment):
-    """The present, and nothing else: pages of it are read without a step for each record."""
+    """The present, and nothing else: it is read in fewer steps for each record."""
 
     def chunks(self, collection: bytes, after: bytes | None, *, reverse: bool, most: int) -> Iterator[Chunk]:
         return self._chunks(collection, after, reverse, most)
+
+    def indexed_all(
+        self, collection: bytes, places: Iterator[tuple[bytes | None, bytes]]
+    ) -> Iterator[tuple[bytes, bytes]]:
+        get, of, prefix = self._get, self._records, collection + b"\0"
+        for _, record_id in places:
+            entry = get(prefix + record_id, None, of)
+            yield record_id, self.indexed(collection, record_id) if entry is None else entry
 
 
 def decoded(pairs: Iterable[tuple[T, bytes]]) -> Iterator[tuple[T, bytes, Any]]:

@@ -71,17 +71,19 @@ def _access(
     low, high = b"", AFTER
     if equal < len(fields):
         low, high = _bounds(terms.get(fields[equal], ()), size)
-    ranged = (low, high) != (b"", AFTER)
-    wanted, directions = tuple([field for field, _ in order_by]), {direction for _, direction in order_by}
+    ranged = low != b"" or high != AFTER
     one = len(prefixes) == 1
-    if wanted:
+    wanted: tuple[str, ...] = ()
+    directions: set[str] = set()
+    if order_by:
+        wanted, directions = tuple([field for field, _ in order_by]), {direction for _, direction in order_by}
         served = one and len(directions) == 1 and fields[equal : equal + len(wanted)] == wanted
     else:
         served = one and equal == len(fields)
     if not (equal or ranged or (served and wanted)):
         return None
     mode: Mode = "stream" if served else "collect" if wanted else "ids"
-    ranges = tuple((prefix + low, prefix + high) for prefix in sorted(prefixes) if low < high)
+    ranges = tuple([(prefix + low, prefix + high) for prefix in sorted(prefixes)]) if low < high else ()
     access = Access(index, mode, ranges, prefixes[0] if one else b"", len(wanted), "desc" in directions)
     return (equal, int(ranged), int(served)), access
 

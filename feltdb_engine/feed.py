@@ -158,7 +158,7 @@ def _operations(found: Frame, after: int, wanted: set[bytes] | None, instance: b
     instance_id, at_ms = instance.hex(), found.at_ms
     names: dict[bytes, str] = {}
     operations: list[Operation] = []
-    for sequence, good, one in payload.checked_operations(
+    for sequence, good, kind, flags, version, digest, collection, record_id, value in payload.checked_operations(
         found.payload,
         head.offset,
         found.operations,
@@ -167,7 +167,6 @@ def _operations(found: Frame, after: int, wanted: set[bytes] | None, instance: b
         transaction_id=head.id,
         at_ms=at_ms,
     ):
-        kind, flags, version, _, digest, collection, record_id, value = one
         if sequence <= after or (wanted is not None and collection not in wanted):
             continue
         if not good:
@@ -180,7 +179,19 @@ def _operations(found: Frame, after: int, wanted: set[bytes] | None, instance: b
         name = names.get(collection)
         if name is None:
             name = names[collection] = collection.decode()
-        previous = 0 if flags & payload.NO_PREVIOUS_VERSION else version - 1
-        members = (sequence, instance_id, transaction_id, _KINDS[kind], name, record_id.decode(), version, previous)
-        operations.append(_new(Operation, (*members, loads(value), digest.hex(), at_ms, actor)))
+        members = (
+            sequence,
+            instance_id,
+            transaction_id,
+            _KINDS[kind],
+            name,
+            record_id.decode(),
+            version,
+            0 if flags & payload.NO_PREVIOUS_VERSION else version - 1,
+            loads(value),
+            digest.hex(),
+            at_ms,
+            actor,
+        )
+        operations.append(_new(Operation, members))
     return operations

@@ -10,6 +10,7 @@ from feltdb_engine.fences import parse
 from feltdb_engine.model import Actor, Mutation, Precondition
 from feltdb_engine.payload import PAYLOAD_HASH_BYTES
 from feltdb_engine.values import (
+    NOBODY,
     encode_actor,
     encode_collection,
     encode_id,
@@ -21,7 +22,6 @@ from feltdb_engine.values import (
 
 _KINDS = frozenset(("put", "insert", "update", "merge", "delete"))
 _PREDICATES = ("absent", "present", "version", "equals")
-NOBODY = Actor()
 _AT_MS_MAX = 1 << 52
 # Changes are made by the ten thousand: past the keyword constructor, in the order of the fields.
 _new: Callable[..., Change] = tuple.__new__

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import lmdb
 
-from feltdb_engine import forks, frame, limits, opening, positions, registry, requests, timeline
+from feltdb_engine import forks, frame, limits, opening, positions, registry, requests, timeline, values
 from feltdb_engine.core import Core, Options
 from feltdb_engine.decide import Decision
 from feltdb_engine.declaring import Declarer
@@ -244,7 +244,7 @@ class Store(Upkeep, Rules, Transfer, Questions):
         fences: Sequence[str] = (),
         transaction_id: str | None = None,
         payload_hash: bytes | None = None,
-        actor: Actor = requests.NOBODY,
+        actor: Actor = values.NOBODY,
         at_ms: int | None = None,
         deadline: float | None = None,
     ) -> CommitResult:

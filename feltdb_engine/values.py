@@ -22,6 +22,7 @@ _SORTED = _OPTIONS | orjson.OPT_SORT_KEYS
 _collections: dict[str, bytes] = {}  # names found good before
 _INTEGER_MIN = -(1 << 63)
 _INTEGER_MAX = (1 << 64) - 1
+NOBODY = Actor()
 _PLAIN = frozenset((str, int, bool, type(None)))
 _DOTS = frozenset((".", ".."))
 
@@ -171,7 +172,7 @@ def encode_actor(actor: Actor) -> bytes:
 
 def decode_actor(data: bytes) -> Actor:
     """The actor whose encoding this is."""
-    return Actor(**loads(data)) if data else Actor()
+    return Actor(**loads(data)) if data else NOBODY
 
 
 def encode_transaction_id(transaction_id: object) -> bytes:

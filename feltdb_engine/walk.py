@@ -86,7 +86,7 @@ class Walk:
 
     def _judge_operations(self, found: Frame) -> None:
         head = payload.decode_transaction(found.payload, found.operations)
-        for sequence, good, _ in payload.checked_operations(
+        for sequence, good, *_ in payload.checked_operations(
             found.payload,
             head.offset,
             found.operations,

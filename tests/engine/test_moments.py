@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from feltdb_engine import Store
+from feltdb_engine import Store, limits
 from feltdb_engine.moment import Moment
 from feltdb_engine.view import View
 from tests.engine.kit import delete, put
@@ -38,19 +38,20 @@ def test_a_read_sees_all_of_a_commit_or_nothing_of_it(store: Store, monkeypatch:
             thread.start()
             thread.join(20)
 
-    record, entries = View.record, Moment.entries
+    record, chunks = View.record, Moment._chunks
 
     def slow_record(*args: Any) -> Any:
         write_once()
         return record(*args)
 
-    def slow_entries(*args: Any, **named: Any) -> Any:
-        for pair in entries(*args, **named):
+    def slow_chunks(*args: Any, **named: Any) -> Any:
+        for chunk in chunks(*args, **named):
             write_once()
-            yield pair
+            yield chunk
 
     monkeypatch.setattr(View, "record", slow_record)
-    monkeypatch.setattr(Moment, "entries", slow_entries)
+    monkeypatch.setattr(Moment, "_chunks", slow_chunks)
+    monkeypatch.setattr(limits, "READ_CHUNK_RECORDS", 1)  # one step for each record
     assert READS[how](store) == [0, 0, 0]
     assert written >= 3, "a commit fell into the read"
     monkeypatch.undo()

@@ -83,9 +83,9 @@ def query_parameter(name: str, description: str, schema: Schema | None = None) -
     return OpenApiParameter(name, schema or {"type": "string"}, OpenApiParameter.QUERY, description=description)
 
 
-def header_parameter(name: str, description: str) -> OpenApiParameter:
+def header_parameter(name: str, description: str, schema: Schema | None = None) -> OpenApiParameter:
     """Describe one optional request header."""
-    return OpenApiParameter(name, {"type": "string"}, OpenApiParameter.HEADER, description=description)
+    return OpenApiParameter(name, schema or {"type": "string"}, OpenApiParameter.HEADER, description=description)
 
 
 def path_parameter(name: str, description: str, schema: Schema | None = None) -> OpenApiParameter:
@@ -171,6 +171,7 @@ class RouteSchema(AutoSchema):
     def _door_codes(self, operation: Mapping[str, Any]) -> set[str]:
         """Return the codes that the view's door gives before the method runs, and those any route may give."""
         codes = {"PROTOCOL_UNSUPPORTED", "SERVICE_OVERLOADED", "INTERNAL_ERROR", "METHOD_NOT_ALLOWED"}
+        codes.add("VALIDATION_ERROR")  # of the headers that every route understands
         scopes = getattr(self.view, "scopes", None)
         if scopes is not None:
             codes |= {"AUTHENTICATION_REQUIRED", "DATABASE_UNAVAILABLE", "RATE_LIMITED"}
@@ -187,8 +188,12 @@ class RouteSchema(AutoSchema):
         """Add the headers that every keyed route understands."""
         shared = [
             header_parameter("X-Request-ID", "An id of yours for this request; it comes back, and goes into the log."),
-            header_parameter("FeltDB-Protocol", "`1`, or left out; another value answers 426."),
-            header_parameter("FeltDB-Numbers", "`string` gives integers beyond 2^53 as strings."),
+            header_parameter("FeltDB-Protocol", "`1`, or left out; another value answers 426.", {"enum": ["1"]}),
+            header_parameter(
+                "FeltDB-Numbers",
+                "`string` gives integers beyond 2^53 as strings.",
+                {"enum": ["number", "string"], "default": "number"},
+            ),
         ]
         if getattr(self.view, "namespaced", False):
             shared.append(

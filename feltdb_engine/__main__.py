@@ -18,6 +18,7 @@ from feltdb_engine.backup import as_members, restore, verify_backup
 from feltdb_engine.bundle import MANIFEST_NAME
 from feltdb_engine.errors import EngineError, LogCorrupt, StorageError
 from feltdb_engine.limits import IMPORT_BATCH_LINES
+from feltdb_engine.policy import Retention
 from feltdb_engine.store import Store
 from feltdb_engine.verify import Verification, as_finding, verify_log
 
@@ -25,6 +26,7 @@ REFUSED: Final = 1
 STORAGE: Final = 3
 FINDINGS: Final = 4
 _QUIET_S: Final = 2.0
+_DAY_MS: Final = 86_400_000
 
 
 class ProgressLine:
@@ -93,6 +95,14 @@ def _parser() -> argparse.ArgumentParser:
     importing.add_argument("--batch-lines", type=int, default=IMPORT_BATCH_LINES, help="lines in a transaction")
     command("stats", _stats, "Sizes and counts.")
     command("rebuild-view", _rebuild, "Make the view again from the log. Stop what has the store open first.")
+    compact = command("compact", _compact, "Let go of old history, while the store is in use.")
+    compact.add_argument("--keep-days", type=_number, default=30.0, help="history younger than this stays (30)")
+    compact.add_argument("--keep-bytes", type=int, help="history beyond the newest so many bytes goes, however young")
+    compact.add_argument("--retain-from", type=int, help="everything after this sequence stays")
+    compact.add_argument("--ids-days", type=_number, default=30.0, help="transaction ids younger than this stay (30)")
+    compact.add_argument("--ids-count", type=int, default=10_000_000, help="and at least the newest so many (10000000)")
+    compact.add_argument("--ids-for-ever", action="store_true", help="remember every transaction id")
+    compact.add_argument("--dry-run", action="store_true", help="say what would be done")
     backup = command("backup", _backup, "Copy a store while it is in use.")
     backup.add_argument("dest", help="the backup to make; it must not exist")
     restoring = command("restore", _restore, "Make a store of the backup DIR.")
@@ -183,6 +193,33 @@ def _rebuild(options: argparse.Namespace) -> int:
     with Store.open(options.directory, create=False) as store:
         store.rebuild_view()
         _show(options, {"rebuilt": True, "head": store.head().sequence})
+    return 0
+
+
+def _number(text: str) -> float:
+    value = float(text)
+    if not 0 <= value < 1e6:
+        raise ValueError(text)
+    return value
+
+
+def _compact(options: argparse.Namespace) -> int:
+    policy = Retention(
+        age_ms=int(options.keep_days * _DAY_MS),
+        bytes=options.keep_bytes,
+        ids_age_ms=None if options.ids_for_ever else int(options.ids_days * _DAY_MS),
+        ids_count=options.ids_count,
+    )
+    with Store.open(options.directory, create=False) as store:
+        done = store.compact(
+            policy,
+            retain_from=options.retain_from,
+            dry_run=options.dry_run,
+            progress=ProgressLine(sys.stderr),
+        )
+    if done.rewrite_due and not done.dry_run:
+        Store.open(options.directory, create=False).close()  # alone, it rewrites the view
+    _show(options, asdict(done))
     return 0
 
 

@@ -1,0 +1,164 @@
+"""Rotation, snapshots, compaction and the rewriting of a view, cut short at every step, call and force."""
+
+import errno
+import multiprocessing
+import random
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from feltdb_engine import errors, limits
+from tests.engine import log_life
+from tests.engine.disks import FailingFiles, PowerCut, PowerCutFiles
+from tests.engine.hooks import HookedFiles
+from tests.torture import seconds, timeout
+
+_processes = multiprocessing.get_context("forkserver")
+_processes.set_forkserver_preload(["tests.engine.log_life"])
+STEPS = (
+    "compaction begun",
+    "segment sealed",
+    "snapshot begun",
+    "snapshot block",
+    "snapshot written",
+    "snapshot forced",
+    "snapshot named",
+    "snapshot counts",
+    "floor raised",
+    "manifest switched",
+    "passed file removed",
+    "sweep batch",
+    "sweep batch committed",
+    "compaction done",
+    "rewrite begun",
+    "rewrite copied",
+    "rewrite in place",
+)
+
+
+@pytest.fixture(autouse=True)
+def rewriting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every view that is opened alone is found to be worth rewriting."""
+    monkeypatch.setattr(limits, "REWRITE_MIN_BYTES", 0)
+    monkeypatch.setattr(limits, "REWRITE_FREE_SHARE", -1.0)
+
+
+@pytest.fixture
+def named(quick: Path) -> dict[str, int]:
+    """How often each step is passed in a whole life."""
+    found: dict[str, int] = {}
+
+    def count(step: str) -> None:
+        found[step] = found.get(step, 0) + 1
+
+    log_life.live(quick / "counted", HookedFiles(count), lambda line: None)
+    return found
+
+
+def killed(path: Path, step: str, after: int) -> list[str] | None:
+    """The journal of a life that died there; None where it came to its end before."""
+    path.mkdir()
+    journal = path / "journal"
+    journal.touch()
+    process = _processes.Process(target=log_life.die, args=(path / "store", journal, step, after))
+    process.start()
+    process.join(120)
+    assert process.exitcode in (0, -9), process.exitcode
+    return journal.read_text().splitlines() if process.exitcode else None
+
+
+@pytest.mark.acceptance
+def test_a_life_killed_at_any_step_goes_on_and_has_lost_nothing(quick: Path, named: dict[str, int]) -> None:
+    """About 15 s: each step at its first, its last and a middle time; opened on the same boot, then on another one."""
+    assert set(STEPS) <= set(named), set(STEPS) - set(named)
+    for step in STEPS:
+        for after in sorted({0, named[step] // 2, named[step] - 1}):
+            lines = killed(quick / f"{step}-{after}", step, after)
+            assert lines is not None, (step, after)
+            log_life.account(quick / f"{step}-{after}" / "store", lines, boots=(1, 2))
+
+
+@pytest.mark.acceptance
+def test_a_life_killed_at_calls_to_the_disk_goes_on_and_has_lost_nothing(quick: Path) -> None:
+    """About 10 s: forty calls, evenly over a life; every call is in the torture ring."""
+    for after in range(5, 100_000, 37):
+        lines = killed(quick / str(after), "", after)
+        if lines is None:
+            assert after > 37 * 20
+            return
+        log_life.account(quick / str(after) / "store", lines, boots=(1, 2))
+
+
+def power_cuts(quick: Path, seed: int, stride: int, until: float) -> Iterator[int]:
+    """Lives cut at every so many forces, each judged."""
+    counting = PowerCutFiles()
+    log_life.live(quick / f"counted-{seed}", counting, lambda line: None)
+    assert counting.forces > 100
+    for cut_at in range(seed % stride, counting.forces, stride):
+        if time.monotonic() > until:
+            return
+        path = quick / f"{seed}-{cut_at}"
+        files = PowerCutFiles(cut_at)
+        lines: list[str] = []
+        with pytest.raises(PowerCut):
+            log_life.live(path, files, lines.append)
+        files.leave(random.Random(seed * 1000 + cut_at))
+        log_life.account(path, lines, boots=(2, 3))
+        yield cut_at
+
+
+@pytest.mark.acceptance
+def test_a_power_cut_at_forces_of_a_life_loses_nothing_acknowledged(quick: Path) -> None:
+    """About 15 s: every second force of a life, one random outcome each."""
+    assert len(list(power_cuts(quick, 0, 2, float("inf")))) > 50
+
+
+@pytest.mark.acceptance
+@pytest.mark.parametrize(("code", "sticky"), [(errno.EIO, False), (errno.ENOSPC, True)])
+def test_a_disk_that_fails_inside_a_life_is_answered_truthfully(quick: Path, code: int, sticky: bool) -> None:
+    """About 10 s each: every eighth call fails, once or from then on."""
+    assert failures(quick, code, sticky, range(0, 100_000, 8), float("inf")) > 40
+
+
+def failures(quick: Path, code: int, sticky: bool, calls: range, until: float) -> int:
+    """Lives in which a call fails, each judged; how many."""
+    counting = FailingFiles()
+    log_life.live(quick / f"counted-{code}-{sticky}", counting, lambda line: None)
+    done = 0
+    for fail_at in calls:
+        if fail_at >= counting.calls or time.monotonic() > until:
+            break
+        path = quick / f"{code}-{sticky}-{fail_at}"
+        files = FailingFiles(fail_at, code, sticky=sticky)
+        lines: list[str] = []
+        try:
+            log_life.live(path, files, lines.append)
+        except errors.EngineError:
+            pass
+        assert files.failed, fail_at
+        log_life.account(path, lines, boots=(2, 3))
+        done += 1
+    return done
+
+
+@pytest.mark.torture
+@timeout(0.1)
+def test_lives_without_end_cut_short_at_every_call_and_force(quick: Path) -> None:
+    """A tenth of the torture time: kills at every call, then power cuts and failing calls, all over again."""
+    until = time.monotonic() + seconds(0.1)
+    rounds = 0
+    while time.monotonic() < until:
+        base = quick / str(rounds)
+        base.mkdir()
+        for cut_at in power_cuts(base, rounds, 1, until):
+            print("seed", rounds, "cut", cut_at)
+        for code in (errno.EIO, errno.ENOSPC):
+            for sticky in (False, True):
+                print(failures(base, code, sticky, range(rounds % 3, 100_000, 3), until), "failing calls")
+        after = rounds % 5
+        while time.monotonic() < until and (lines := killed(base / f"kill-{after}", "", after)) is not None:
+            log_life.account(base / f"kill-{after}" / "store", lines, boots=(1, 2))
+            after += 5
+        rounds += 1

@@ -97,10 +97,14 @@ def _parser() -> argparse.ArgumentParser:
     command("rebuild-view", _rebuild, "Make the view again from the log. Stop what has the store open first.")
     compact = command("compact", _compact, "Let go of old history, while the store is in use.")
     compact.add_argument("--keep-days", type=_number, default=30.0, help="history younger than this stays (30)")
-    compact.add_argument("--keep-bytes", type=int, help="history beyond the newest so many bytes goes, however young")
-    compact.add_argument("--retain-from", type=int, help="everything after this sequence stays")
+    compact.add_argument(
+        "--keep-bytes", type=_count, help="history beyond the newest so many bytes goes, however young"
+    )
+    compact.add_argument("--retain-from", type=_count, help="everything after this sequence stays")
     compact.add_argument("--ids-days", type=_number, default=30.0, help="transaction ids younger than this stay (30)")
-    compact.add_argument("--ids-count", type=int, default=10_000_000, help="and at least the newest so many (10000000)")
+    compact.add_argument(
+        "--ids-count", type=_count, default=10_000_000, help="and at least the newest so many (10000000)"
+    )
     compact.add_argument("--ids-for-ever", action="store_true", help="remember every transaction id")
     compact.add_argument("--dry-run", action="store_true", help="say what would be done")
     backup = command("backup", _backup, "Copy a store while it is in use.")
@@ -199,6 +203,13 @@ def _rebuild(options: argparse.Namespace) -> int:
 def _number(text: str) -> float:
     value = float(text)
     if not 0 <= value < 1e6:
+        raise ValueError(text)
+    return value
+
+
+def _count(text: str) -> int:
+    value = int(text)
+    if value < 0:
         raise ValueError(text)
     return value
 

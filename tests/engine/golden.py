@@ -1,7 +1,7 @@
 """Makes a golden directory: `python -m tests.engine.golden tests/engine/golden-<format>`, once per released format.
 
-It holds what is never made again (manifest and log, trailing zeroes left out) and `expected.json`, what a reader must
-find.
+It holds what is never made again (manifest, log, snapshots; trailing zeroes left out) and `expected.json`, what a
+reader must find.
 """
 
 import shutil
@@ -12,7 +12,7 @@ from typing import Any
 
 import orjson
 
-from feltdb_engine import Actor, Store
+from feltdb_engine import Actor, Retention, Store
 from tests.engine.kit import boot, delete, operations, put, vanish
 
 
@@ -56,13 +56,59 @@ def make(target: Path) -> None:
             "versions": list(copy.transaction("noop").versions),  # type: ignore[union-attr]
             "collections": {one.name: one.records for one in copy.collections()},
         }
-    (target / "log").mkdir(parents=True)
-    shutil.copyfile(work / "copy" / "manifest.json", target / "manifest.json")
-    for segment in (work / "copy" / "log").iterdir():
-        (target / "log" / segment.name).write_bytes(segment.read_bytes().rstrip(b"\0") + bytes(128))
-    (target / "expected.json").write_bytes(orjson.dumps(expected))
+    keep(work / "copy", target, expected)
     shutil.rmtree(work)
 
 
+def make_compacted(target: Path) -> None:
+    """Format 1: a log that begins at a floor, two snapshots it reaches, pins, forgotten ids and tombstones."""
+    work = Path(tempfile.mkdtemp())
+    with Store.open(work / "s", segment_bytes=1 << 16, host=boot(1)) as store:
+        store.declare_index("items", ["n"])
+        store.commit([put("items:gone", {"n": 0}), put("items:here", {"n": 1})], transaction_id="first", at_ms=1_000)
+        store.commit([delete("items:gone")], transaction_id="second", at_ms=2_000)
+        for number in range(10):
+            store.commit([put(f"bulk:{number}", {"body": "x" * 9_000})], transaction_id=f"b{number}", at_ms=3_000)
+        few = Retention(age_ms=0, ids_age_ms=0, ids_count=6)
+        store.compact(few, now_ms=10_000)
+        for number in range(12):
+            store.commit([put(f"bulk:{number % 10}", {"body": "y" * 9_000})], transaction_id=f"c{number}", at_ms=20_000)
+        store.pin("for-ever", store.head().sequence - 3, None)
+        store.pin("until", store.head().sequence, 1 << 52)
+        store.compact(Retention(age_ms=None), now_ms=30_000)
+        store.commit([put("items:here", {"n": 7}), delete("bulk:9")], transaction_id="last", at_ms=40_000)
+        expected = {
+            "store_id": store.store_id,
+            "instance_id": store.instance_id,
+            "feed": told(store),
+            "head": store.head().sequence,
+            "floor": store.health().floor,
+            "snapshot": store.health().snapshot,
+            "pins": [[one.name, one.sequence, one.expires_at_ms] for one in store.pins(now_ms=0)],
+            "collections": {one.name: one.records for one in store.collections()},
+            "known": [name for name in ids() if store.transaction(name)],
+        }
+    keep(work / "s", target, expected)
+    shutil.rmtree(work)
+
+
+def ids() -> list[str]:
+    """The transaction ids a compacted store was given."""
+    return ["first", "second", *(f"b{number}" for number in range(10)), *(f"c{number}" for number in range(12)), "last"]
+
+
+def keep(store: Path, target: Path, expected: dict[str, Any]) -> None:
+    """The parts of a store that are never made again."""
+    (target / "log").mkdir(parents=True)
+    shutil.copyfile(store / "manifest.json", target / "manifest.json")
+    for segment in (store / "log").iterdir():
+        data = segment.read_bytes().rstrip(b"\0")
+        if data:
+            (target / "log" / segment.name).write_bytes(data + bytes(128))
+    if (store / "snapshots").exists():
+        shutil.copytree(store / "snapshots", target / "snapshots")
+    (target / "expected.json").write_bytes(orjson.dumps(expected))
+
+
 if __name__ == "__main__":
-    make(Path(sys.argv[1]))
+    {"golden-0": make, "golden-1": make_compacted}[Path(sys.argv[1]).name](Path(sys.argv[1]))

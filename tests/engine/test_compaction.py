@@ -1,13 +1,17 @@
 """What compaction lets go and what it keeps: the feed, history, versions, transaction ids, pins, backups."""
 
+import fcntl
+import os
 import random
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+import orjson
 import pytest
 
 from feltdb_engine import Cursor, Retention, Store, errors, limits
+from feltdb_engine import __main__ as command
 from feltdb_engine.backup import restore, verify_backup
 from tests.engine.hooks import HookedFiles
 from tests.engine.kit import boot, delete, operations, put, vanish
@@ -460,3 +464,98 @@ def test_a_read_only_store_is_not_compacted(tmp_path: Path) -> None:
     Store.open(tmp_path / "s").close()
     with Store.open(tmp_path / "s", read_only=True) as store, pytest.raises(errors.ReadOnlyStore):
         store.compact()
+
+
+def half_free(path: Path) -> None:
+    """A store whose view is mostly free pages."""
+    with Store.open(path, segment_bytes=1 << 20, host=boot(1)) as store:
+        for number in range(40):
+            store.commit([put(f"a:{number}-{one}", {"body": "x" * 1000}) for one in range(20)])
+        for number in range(39):
+            store.commit([delete(f"a:{number}-{one}") for one in range(20)])
+        store.compact(NOTHING, now_ms=1 << 50)
+        assert store.stats().view_free_share > limits.REWRITE_FREE_SHARE
+
+
+def test_a_view_over_half_free_is_rewritten_by_whoever_opens_it_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "REWRITE_MIN_BYTES", 0)
+    half_free(tmp_path / "s")
+    before = (tmp_path / "s" / "view" / "data.mdb").stat().st_size
+    with Store.open(tmp_path / "s", host=boot(1)) as store:
+        after = store.stats()
+        assert after.view_disk_bytes < before / 2 and after.view_free_share < limits.REWRITE_FREE_SHARE
+        assert store.verify().good and store.stats().records == 20
+        store.commit([put("a:1", {})])
+        identity = (tmp_path / "s" / "view" / "data.mdb").stat().st_ino
+    with Store.open(tmp_path / "s", host=boot(1)) as store:
+        assert store.get("a:1") is not None and store.verify().good
+        assert (tmp_path / "s" / "view" / "data.mdb").stat().st_ino == identity, "once is enough"
+
+
+def test_where_there_is_no_room_for_a_smaller_view_the_old_one_serves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "REWRITE_MIN_BYTES", 0)
+    half_free(tmp_path / "s")
+    (tmp_path / "s" / "view.new").write_text("in the way")
+    with Store.open(tmp_path / "s", host=boot(1)) as store:
+        assert store.stats().view_free_share > limits.REWRITE_FREE_SHARE and store.verify().good
+
+
+def test_a_small_view_is_left_alone(tmp_path: Path) -> None:
+    half_free(tmp_path / "s")
+    with Store.open(tmp_path / "s", host=boot(1)) as store:
+        assert store.stats().view_free_share > limits.REWRITE_FREE_SHARE
+
+
+def test_the_command_compacts_and_says_what_it_would_do(
+    made: Store, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    monkeypatch.setattr(limits, "REWRITE_MIN_BYTES", 0)
+    path = str(made._core.path)
+    made.close()
+
+    def run(*arguments: str) -> dict[str, object]:
+        assert command.main(["compact", path, "--json", *arguments]) == 0
+        told: dict[str, object] = orjson.loads(capfdbinary.readouterr().out)
+        return told
+
+    would = run("--keep-days", "0", "--dry-run", "--ids-for-ever")
+    assert would["dry_run"] and would["floor"] == 30 and would["snapshot_written"]
+    assert run("--retain-from", "0", "--keep-days", "0", "--ids-for-ever")["floor"] == 0
+    assert run("--keep-bytes", "0", "--ids-count", "2", "--ids-days", "0")["floor"] == 30
+    assert run("--dry-run")["files_removed"] == 0
+    for wrong in (["--keep-days", "-1"], ["--keep-days", "x"], ["--ids-days", "nan"]):
+        with pytest.raises(SystemExit) as usage:
+            command.main(["compact", path, *wrong])
+        assert usage.value.code == 2
+    for wrong in (["--keep-bytes", "-1"], ["--ids-count", "-1"]):
+        with pytest.raises(SystemExit) as usage:
+            command.main(["compact", path, *wrong])
+        assert usage.value.code == 2
+    with Store.open(path) as store:
+        assert ids(store) == [29, 30] and store.verify().good
+    assert command.main(["stats", path, "--json"]) == 0
+    stats = orjson.loads(capfdbinary.readouterr().out)
+    assert (stats["floor"], stats["snapshots"], stats["pins"]) == (30, 1, 0) and stats["snapshot_disk_bytes"] > 0
+
+
+def test_what_killed_backups_left_goes_with_the_next_one_but_not_what_is_at_work(made: Store, tmp_path: Path) -> None:
+    left = tmp_path / ".b.0123abcd.partial"
+    (left / "log").mkdir(parents=True)
+    others = [tmp_path / ".b.partial", tmp_path / ".bb.0123abcd.partial"]
+    for one in others:
+        one.mkdir()
+    at_work = tmp_path / ".b.89abcdef.partial"
+    at_work.mkdir()
+    fd = os.open(at_work, os.O_RDONLY)
+    fcntl.flock(fd, fcntl.LOCK_EX)
+    made.backup(tmp_path / "b")
+    assert not left.exists() and at_work.exists() and all(one.exists() for one in others)
+    os.close(fd)
+    shutil.rmtree(tmp_path / "b")
+    made.backup(tmp_path / "b")
+    assert not at_work.exists()
+    made.close()

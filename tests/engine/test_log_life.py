@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from feltdb_engine import errors, limits
+from feltdb_engine import Retention, Store, errors, limits
 from tests.engine import log_life
 from tests.engine.disks import FailingFiles, PowerCut, PowerCutFiles
 from tests.engine.hooks import HookedFiles
+from tests.engine.kit import boot, operations, put, vanish
 from tests.torture import seconds, timeout
 
 _processes = multiprocessing.get_context("forkserver")
@@ -71,13 +72,14 @@ def killed(path: Path, step: str, after: int) -> list[str] | None:
 
 @pytest.mark.acceptance
 def test_a_life_killed_at_any_step_goes_on_and_has_lost_nothing(quick: Path, named: dict[str, int]) -> None:
-    """About 15 s: each step at its first, its last and a middle time; opened on the same boot, then on another one."""
+    """About 15 s: each step at its first, its last and a middle time."""
     assert set(STEPS) <= set(named), set(STEPS) - set(named)
     for step in STEPS:
-        for after in sorted({0, named[step] // 2, named[step] - 1}):
+        for place, after in enumerate(sorted({0, named[step] // 2, named[step] - 1})):
             lines = killed(quick / f"{step}-{after}", step, after)
             assert lines is not None, (step, after)
-            log_life.account(quick / f"{step}-{after}" / "store", lines, boots=(1, 2))
+            # With the view as it was left, and with one made anew.
+            log_life.account(quick / f"{step}-{after}" / "store", lines, boots=((2, 3), (1, 2))[place % 2])
 
 
 @pytest.mark.acceptance
@@ -113,6 +115,40 @@ def power_cuts(quick: Path, seed: int, stride: int, until: float) -> Iterator[in
 def test_a_power_cut_at_forces_of_a_life_loses_nothing_acknowledged(quick: Path) -> None:
     """About 15 s: every second force of a life, one random outcome each."""
     assert len(list(power_cuts(quick, 0, 2, float("inf")))) > 50
+
+
+@pytest.mark.acceptance
+def test_a_power_cut_inside_a_compaction_of_a_store_that_does_not_wait_for_the_disk(quick: Path) -> None:
+    """About 5 s: what it leaves to the log, and what it lets go, rests on nothing that was not forced."""
+
+    def lax(path: Path, files: PowerCutFiles) -> None:
+        store = Store.open(path, segment_bytes=1 << 16, files=files, host=boot(1), durability="os")  # type: ignore[arg-type]
+        try:
+            for number in range(12):
+                store.commit([put(f"a:{number}", {"body": "x" * 9000})])
+            for turn in range(2):
+                store.compact(
+                    Retention(age_ms=0),
+                    now_ms=1 << 50,
+                    progress=lambda done, total, turn=turn: store.commit([put(f"b:{turn}", {})]) and None,
+                )
+                store.commit([put("a:1", {"turn": turn})])
+        finally:
+            vanish(store)
+
+    counting = PowerCutFiles()
+    lax(quick / "counted", counting)
+    for cut_at in range(11, counting.forces, 2):
+        path = quick / str(cut_at)
+        files = PowerCutFiles(cut_at)
+        with pytest.raises(PowerCut):
+            lax(path, files)
+        files.leave(random.Random(cut_at))
+        for number in (2, 3):
+            with Store.open(path, host=boot(number)) as store:
+                assert store.verify().findings == ()
+                told = [one.sequence for one in operations(store)]
+                assert told == list(range(store.health().floor + 1, store.head().sequence + 1))
 
 
 @pytest.mark.acceptance

@@ -95,3 +95,12 @@ MAX_USERNAME_CHARS = 150
 
 MAX_PASSWORD_CHARS = 4096
 """Characters of a password that is looked at, as Django's own forms have it."""
+
+MIN_PASSPHRASE_CHARS = 16
+"""Characters of a passphrase that seals secrets: whoever has the file may try for ever."""
+
+MAX_SECRET_FILE_BYTES = 1024 * 1024
+"""Bytes of one file of secrets; the largest, the ring that signs grants, has a few kilobytes."""
+
+MAX_SEALED_BYTES = 64 * 1024 * 1024
+"""Bytes of a file of sealed secrets that is read."""

@@ -39,9 +39,16 @@ def read(path: Path) -> str:
     return secret
 
 
+made_here: set[Path] = set()
+"""The secrets that this process made, for want of one."""
+
+
 def make(path: Path) -> bool:
     """Write a new secret, forced to disk before it takes its name; returns False where the file was there already."""
-    return write_new(path, secrets.token_urlsafe(48))
+    made = write_new(path, secrets.token_urlsafe(48))
+    if made:
+        made_here.add(path)
+    return made
 
 
 def write_new(path: Path, text: str) -> bool:
@@ -49,7 +56,7 @@ def write_new(path: Path, text: str) -> bool:
     temporary = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
-        with os.fdopen(descriptor, "w", encoding="ascii") as handle:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as handle:
             handle.write(text)
             handle.flush()
             os.fsync(handle.fileno())

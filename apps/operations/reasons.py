@@ -71,6 +71,9 @@ REASONS: dict[str, Known] = {
     ),
     "DEAD_LETTERS": Known(A, "Work has failed for good: see the dead letters in the console, retry or discard them."),
     "DATA_DIR_EXPOSED": Known(A, "Take the rights of others away: chmod -R go-rwx on the data directory's secrets."),
+    "SECRETS_LOST": Known(
+        A, "Stop the instance and bring its secrets back: manage.py secrets import FILE; docs/keys.md, section Secrets."
+    ),
     "DATA_DIR_UNUSABLE": Known(B, "Give the server's user the data directory: it must be able to write and list it."),
     "DISK_NEARLY_FULL": Known(A, "Make room, or enlarge the volume, before writes are refused."),
     "DEBUG_ON": Known(A, "Set DEBUG=false: debugging shows internals to whoever causes an error."),

@@ -16,6 +16,8 @@ from django.db import DatabaseError, InterfaceError, connection
 from django.db.migrations.executor import MigrationExecutor
 
 from apps.http.errors import ApiError
+from apps.keys.clock import utc_now
+from apps.keys.lost import lost_secrets
 from apps.keys.models import Namespace
 from apps.operations.reasons import Reason, reason
 from apps.operations.services.health import observe
@@ -48,6 +50,7 @@ def examine(*, verify: bool) -> Diagnosis:
         ("disk", _disk),
         ("database", _database),
         ("stores, workers, triggers", _observed),
+        ("secrets", _secrets),
         ("dead letters", _dead_letters),
     ]
     if verify:
@@ -106,6 +109,11 @@ def _database() -> Iterator[Reason]:
     if pending:
         names = ", ".join(f"{migration.app_label} {migration.name}" for migration, _ in pending[:5])
         yield reason("DATABASE_BEHIND", "control plane", f"{len(pending)} migrations are missing: {names}")
+
+
+def _secrets() -> Iterator[Reason]:
+    for each in lost_secrets(now=utc_now()):
+        yield reason("SECRETS_LOST", each.name, each.consequence)
 
 
 def _observed() -> Iterator[Reason]:

@@ -13,16 +13,18 @@ from urllib.parse import quote
 import httpx
 
 from feltdb_client import model
+from feltdb_client.asking import Asking, path_of
 from feltdb_client.errors import FeedCompacted, NotFound
 from feltdb_client.model import Changes, JSONObject, Outcome, Page, Record
 from feltdb_client.retry import Patience
+from feltdb_client.streaming import Streaming
 from feltdb_client.transport import Transport
 
 START = "start"
 NOW = "now"
 
 
-class FeltDB:
+class FeltDB(Asking, Streaming):
     """A client for one namespace. Thread-safe; close it, or use it in a `with` statement.
 
     `namespace` is needed with a key for several. `timeout_s` bounds one attempt, `patience` all attempts of one call.
@@ -62,14 +64,14 @@ class FeltDB:
     def get(self, collection: str, record_id: str) -> Record | None:
         """Return the record, None where there is none."""
         try:
-            return model.record(self._transport.read("GET", _path(collection, record_id)))
+            return model.record(self._transport.read("GET", path_of(collection, record_id)))
         except NotFound:
             return None
 
     def page(self, collection: str, *, limit: int = 100, cursor: str | None = None) -> Page:
         """Return a page of the collection in key order."""
         parameters = {"limit": limit, **({"cursor": cursor} if cursor is not None else {})}
-        return _page(self._transport.read("GET", _path(collection), parameters=parameters))
+        return _page(self._transport.read("GET", path_of(collection), parameters=parameters))
 
     def records(self, collection: str, *, batch: int = 500) -> Iterator[Record]:
         """Yield every record of the collection in key order, read page by page."""
@@ -98,7 +100,7 @@ class FeltDB:
     ) -> Record:
         """Create a record, under an id the server makes if none is given. Raises Conflict where it exists."""
         body = dict(value) if record_id is None else {**value, "id": record_id}
-        return model.record(self._write("POST", _path(collection), body, transaction_id))
+        return model.record(self._write("POST", path_of(collection), body, transaction_id))
 
     def put(
         self,
@@ -110,7 +112,7 @@ class FeltDB:
         transaction_id: str | None = None,
     ) -> Record:
         """Store the whole value; with `version`, only at that version (ApiError IF_MATCH_FAILED otherwise)."""
-        answer = self._write("PUT", _path(collection, record_id), value, transaction_id, version=version)
+        answer = self._write("PUT", path_of(collection, record_id), value, transaction_id, version=version)
         return model.record(answer)
 
     def merge(
@@ -123,7 +125,7 @@ class FeltDB:
         transaction_id: str | None = None,
     ) -> Record:
         """Merge a patch (RFC 7396), in one step whoever else writes. Raises NotFound."""
-        answer = self._write("PATCH", _path(collection, record_id), patch, transaction_id, version=version)
+        answer = self._write("PATCH", path_of(collection, record_id), patch, transaction_id, version=version)
         return model.record(answer)
 
     def delete(
@@ -131,7 +133,7 @@ class FeltDB:
     ) -> bool:
         """Remove the record; False where there is none."""
         try:
-            self._write("DELETE", _path(collection, record_id), None, transaction_id, version=version)
+            self._write("DELETE", path_of(collection, record_id), None, transaction_id, version=version)
         except NotFound:
             return False
         return True
@@ -147,7 +149,7 @@ class FeltDB:
     ) -> Record:
         """Store the value if the record has this version (0 = absent). Raises VersionConflict."""
         body = {"expectedVersion": expected_version, "value": value}
-        return model.record(self._write("POST", _path(collection, record_id) + "/cas", body, transaction_id)["item"])
+        return model.record(self._write("POST", path_of(collection, record_id) + "/cas", body, transaction_id)["item"])
 
     # Transactions
 
@@ -156,13 +158,19 @@ class FeltDB:
         operations: Sequence[Mapping[str, Any]],
         *,
         preconditions: Sequence[Mapping[str, Any]] = (),
+        fences: Sequence[str] = (),
         transaction_id: str | None = None,
     ) -> Outcome:
-        """Commit several changes (`put`, `merge`, `delete`), whole or not at all. Raises PreconditionFailed."""
+        """Commit several changes (`put`, `merge`, `delete`), whole or not at all.
+
+        `fences` are tokens of `read_basis`. Raises PreconditionFailed, FenceBroken.
+        """
         named = transaction_id or _new_id()
         body: dict[str, Any] = {"transactionId": named, "operations": list(operations)}
         if preconditions:
             body["preconditions"] = list(preconditions)
+        if fences:
+            body["fences"] = list(fences)
         return model.outcome(self._transport.write("POST", "/v1/transactions", body=body, transaction_id=named))
 
     def outcome(self, transaction_id: str) -> Outcome | None:
@@ -183,8 +191,12 @@ class FeltDB:
         limit: int = 100,
         cursor: str | None = None,
         select: Sequence[str] | None = None,
+        as_of: int | None = None,
     ) -> Page:
-        """Return a page of the records that match; `order_by` is pairs of a field and "asc" or "desc"."""
+        """Return a page of the records that match; `order_by` is pairs of a field and "asc" or "desc".
+
+        `as_of` asks about an earlier revision.
+        """
         body: dict[str, Any] = {"collection": collection, "limit": limit}
         if where is not None:
             body["where"] = where
@@ -194,6 +206,8 @@ class FeltDB:
             body["cursor"] = cursor
         if select is not None:
             body["select"] = list(select)
+        if as_of is not None:
+            body["asOf"] = as_of
         return _page(self._transport.read("POST", "/v1/query", body=body))
 
     def query(
@@ -203,13 +217,14 @@ class FeltDB:
         where: Any = None,
         order_by: Sequence[tuple[str, str]] = (),
         select: Sequence[str] | None = None,
+        as_of: int | None = None,
         batch: int = 500,
     ) -> Iterator[Record]:
-        """Yield every record that matches, read page by page."""
+        """Yield every record that matches, read page by page; with `as_of`, those of an earlier revision."""
         cursor: str | None = None
         while True:
             page = self.query_page(
-                collection, where=where, order_by=order_by, limit=batch, cursor=cursor, select=select
+                collection, where=where, order_by=order_by, limit=batch, cursor=cursor, select=select, as_of=as_of
             )
             yield from page.records
             cursor = page.next_cursor
@@ -295,11 +310,6 @@ class FeltDB:
 
 def _new_id() -> str:
     return uuid.uuid4().hex
-
-
-def _path(collection: str, record_id: str | None = None) -> str:
-    path = f"/v1/collections/{quote(collection, safe='')}"
-    return path if record_id is None else f"{path}/{quote(record_id, safe='')}"
 
 
 def _page(body: Mapping[str, Any]) -> Page:

@@ -6,9 +6,13 @@ FeltDBError
 │   ├── Conflict                 CONFLICT and every other 409
 │   │   ├── VersionConflict      VERSION_CONFLICT        (current_version)
 │   │   ├── PreconditionFailed   PRECONDITION_FAILED     (failure)
+│   │   ├── FenceBroken          FENCE_BROKEN            (failure)
 │   │   └── IdempotencyConflict  IDEMPOTENCY_CONFLICT
 │   └── FeedCompacted            FEED_COMPACTED          (floor, head)
+├── ImportStopped                a row cannot be stored: import_id, row, stored, code, body
+├── ExportIncomplete             an export ended before its end: ask again
 ├── Unreachable                  no answer in time; a read, or a write that certainly did nothing
+│   └── GaveUp                   a stream could not be opened again
 └── OutcomeUnknown               a write whose outcome could not be learned in time (transaction_id)
 """
 
@@ -23,12 +27,32 @@ class Unreachable(FeltDBError):
     """The server gave no usable answer while patience lasted; nothing was changed."""
 
 
+class GaveUp(Unreachable):
+    """A stream could not be opened while patience lasted."""
+
+
 class OutcomeUnknown(FeltDBError):
     """A write may or may not have happened: ask `outcome(error.transaction_id)` later, or repeat it with that id."""
 
     def __init__(self, transaction_id: str, message: str) -> None:
         super().__init__(message)
         self.transaction_id = transaction_id
+
+
+class ExportIncomplete(FeltDBError):
+    """An export ended before its end; what came of it is not all."""
+
+
+class ImportStopped(FeltDBError):
+    """Row `row` (from 1) cannot be stored. The first `stored` rows are in, nothing after. `body` is the refusal."""
+
+    def __init__(self, import_id: str, *, row: int, stored: int, body: dict[str, Any]) -> None:
+        self.import_id = import_id
+        self.row = row
+        self.stored = stored
+        self.code = str(body.get("code", ""))
+        self.body = body
+        super().__init__(f"row {row}: {self.code}: {body.get('message', '')} (the first {stored} rows are in)")
 
 
 class ApiError(FeltDBError):
@@ -70,6 +94,10 @@ class PreconditionFailed(Conflict):
         return dict(self.body.get("failure", {}))
 
 
+class FenceBroken(PreconditionFailed):
+    """What a transaction rests on has changed since it was read."""
+
+
 class IdempotencyConflict(Conflict):
     """The transaction id was used before with another request."""
 
@@ -83,6 +111,7 @@ BY_CODE: dict[str, type[ApiError]] = {
     "CONFLICT": Conflict,
     "VERSION_CONFLICT": VersionConflict,
     "PRECONDITION_FAILED": PreconditionFailed,
+    "FENCE_BROKEN": FenceBroken,
     "IDEMPOTENCY_CONFLICT": IdempotencyConflict,
     "FEED_COMPACTED": FeedCompacted,
 }

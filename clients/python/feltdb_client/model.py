@@ -78,6 +78,64 @@ class Changes:
     floor: int
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Event:
+    """One transaction, as a stream gives it. Keep `cursor` once it is dealt with."""
+
+    cursor: str
+    operations: tuple[Operation, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Basis:
+    """What was read at `revision`: the token that fences a commit with it, and the records, None where absent."""
+
+    token: str
+    revision: int
+    records: tuple[Record | None, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Contract:
+    """The namespace's contract; `pending` is one that is being activated."""
+
+    revision: int
+    sequence: int
+    contract: JSONObject
+    pending: JSONObject | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ContractCheck:
+    """Whether a contract is one (`issues` say why not), and what stored records break it, if all were looked at."""
+
+    valid: bool
+    issues: tuple[JSONObject, ...]
+    complete: bool
+    checked: int
+    breaches: tuple[JSONObject, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Exported:
+    """One record of an export."""
+
+    collection: str
+    id: str
+    version: int
+    updated_at_ms: int
+    value: JSONObject
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Imported:
+    """How many rows of an import are in, and the revision they are in at."""
+
+    import_id: str
+    rows: int
+    revision: int
+
+
 def put(
     collection: str, record_id: str, value: JSONObject, *, version: int | None = None, create: bool = False
 ) -> dict[str, Any]:

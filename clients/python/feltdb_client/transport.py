@@ -1,13 +1,13 @@
 """One request, repeated while that is safe and worth it. Not here: what the requests mean (`client.py`)."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import httpx
 
-from feltdb_client.errors import OutcomeUnknown, Unreachable, refusal
+from feltdb_client.errors import ApiError, GaveUp, OutcomeUnknown, Unreachable, refusal
 from feltdb_client.retry import RETRIED_CODES, RETRIED_STATUSES, Patience
 
 # Nothing of the request can have reached the server.
@@ -45,11 +45,18 @@ class Transport:
         *,
         body: Any = None,
         parameters: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
         extra_timeout_s: float = 0.0,
     ) -> Any:
-        """Send a request that changes nothing. Raises ApiError, Unreachable."""
+        """Send a request that changes nothing, or nothing more when sent again. Raises ApiError, Unreachable."""
         return self._send(
-            method, path, body=body, parameters=parameters, extra_timeout_s=extra_timeout_s, transaction_id=None
+            method,
+            path,
+            body=body,
+            parameters=parameters,
+            headers=headers,
+            extra_timeout_s=extra_timeout_s,
+            transaction_id=None,
         )
 
     def write(
@@ -59,10 +66,70 @@ class Transport:
         *,
         transaction_id: str,
         body: Any = None,
+        content: bytes | None = None,
+        content_type: str = "application/json",
         headers: Mapping[str, str] | None = None,
+        parameters: Mapping[str, Any] | None = None,
+        extra_timeout_s: float = 0.0,
+        on_refusal: Callable[[ApiError], Exception | None] = lambda error: None,
     ) -> Any:
-        """Send a write under its transaction id. Raises ApiError, Unreachable (nothing happened), OutcomeUnknown."""
-        return self._send(method, path, body=body, headers=headers, transaction_id=transaction_id)
+        """Send a write under its transaction id: a JSON body, or content as it is, whose answer is then bytes.
+
+        Raises ApiError, or what `on_refusal` makes of it; Unreachable (nothing happened); OutcomeUnknown.
+        """
+        try:
+            return self._send(
+                method,
+                path,
+                body=body,
+                content=content,
+                content_type=content_type,
+                headers=headers,
+                parameters=parameters,
+                extra_timeout_s=extra_timeout_s,
+                transaction_id=transaction_id,
+            )
+        except ApiError as error:
+            instead = on_refusal(error)
+            if instead is None:
+                raise
+            raise instead from error
+
+    def lines(
+        self, path: str, parameters: Mapping[str, Any], headers: Mapping[str, str], silence_s: float
+    ) -> Iterator[str]:
+        """Yield the lines of a stream, opened once with patience. Raises ApiError, GaveUp; Unreachable if it breaks."""
+        timeout = httpx.Timeout(self._timeout_s, read=silence_s)
+        request = self._http.build_request("GET", path, params=parameters, headers=dict(headers), timeout=timeout)
+        answer = self._opened(request)
+        try:
+            yield from answer.iter_lines()
+        except httpx.TransportError as error:
+            raise Unreachable(f"GET {path} broke off: {type(error).__name__}: {error}") from error
+        finally:
+            answer.close()
+
+    def _opened(self, request: httpx.Request) -> httpx.Response:
+        until = self._patience.monotonic() + self._patience.total_s
+        attempt = 0
+        while True:
+            attempt += 1
+            retry_after_s = None
+            try:
+                answer = self._http.send(request, stream=True)
+                if answer.is_success:
+                    return answer
+                answer.read()
+                decoded = _decoded(answer)
+                if decoded.get("code") not in RETRIED_CODES and answer.status_code not in RETRIED_STATUSES:
+                    raise refusal(answer.status_code, decoded)
+                problem, retry_after_s = f"{answer.status_code} {decoded.get('code')}", _retry_after_s(answer)
+            except httpx.TransportError as error:
+                problem = f"{type(error).__name__}: {error}"
+            wait_s = self._patience.wait_s(attempt, retry_after_s)
+            if self._patience.monotonic() + wait_s > until:
+                raise GaveUp(f"GET {request.url.path} was not answered in {attempt} attempts; the last one: {problem}")
+            self._patience.sleep(wait_s)
 
     def _send(
         self,
@@ -71,16 +138,18 @@ class Transport:
         *,
         transaction_id: str | None,
         body: Any = None,
+        content: bytes | None = None,
+        content_type: str = "application/json",
         headers: Mapping[str, str] | None = None,
         parameters: Mapping[str, Any] | None = None,
         extra_timeout_s: float = 0.0,
     ) -> Any:
         """Send until there is an answer or patience ends."""
         sent_headers = dict(headers or {})
-        content = None
         if body is not None:
             content = json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
-            sent_headers["Content-Type"] = "application/json"
+        if content is not None:
+            sent_headers["Content-Type"] = content_type
         request = self._http.build_request(
             method,
             path,
@@ -113,6 +182,8 @@ class Transport:
             return _Failed(
                 problem=f"{type(error).__name__}: {error}", may_have_happened=not isinstance(error, _NEVER_SENT)
             )
+        if answer.is_success and answer.headers.get("Content-Type", "").startswith("application/x-ndjson"):
+            return _Answered(body=answer.content)
         decoded = _decoded(answer)
         if answer.is_success:
             return _Answered(body=decoded)

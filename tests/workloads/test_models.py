@@ -114,7 +114,7 @@ def test_history_has_no_two_events_in_one_place_and_only_known_states(make_work)
     states = {"from_state": "CREATED", "to_state": "READY"}
     refused("event_sequence_unique", lambda: Event.objects.create(**values, **states, sequence=1))
     refused("event_counts_from_one", lambda: Event.objects.create(**values, **states, sequence=0))
-    refused("event_states_are_known", lambda: Event.objects.create(**values, from_state="X", to_state="Y", sequence=2))
+    refused("event_is_in_the_table", lambda: Event.objects.create(**values, from_state="X", to_state="Y", sequence=2))
 
 
 def test_a_result_id_is_unique_in_its_namespace_and_a_workload_has_one_result(make_work, run):

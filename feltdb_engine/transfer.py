@@ -2,10 +2,11 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from feltdb_engine import exporting, limits, requests
+from feltdb_engine import exporting, limits
 from feltdb_engine.importing import Import, ImportReport, Mode, OnBadRow
 from feltdb_engine.model import Actor, CommitResult
 from feltdb_engine.past import Past
+from feltdb_engine.values import NOBODY
 from feltdb_engine.walk import Progress
 
 
@@ -46,7 +47,7 @@ class Transfer:
         mode: Mode = "put",
         on_bad_row: OnBadRow = "stop",
         batch_lines: int = limits.IMPORT_BATCH_LINES,
-        actor: Actor = requests.NOBODY,
+        actor: Actor = NOBODY,
         progress: Progress | None = None,
     ) -> ImportReport:
         """Take in lines of JSON (`importing.py`), each once, however often they are imported under the same id.

@@ -75,6 +75,35 @@ REFUSED: dict[str, tuple[bytes, str, int | None]] = {
     "100,000 open objects": (b'{"a":' * 100_000, "JSON_TOO_DEEP", None),
     "too deep beside brackets in strings": (b'["]]]]", ' + ONE_DEEPER[1:], "JSON_TOO_DEEP", None),
     "64 open brackets": (b"[" * 64, "JSON_INVALID", None),
+    "form feed": (b"\x0c[1]", "JSON_INVALID", 0),
+    "NUL after the end": (b"[1]\x00", "JSON_INVALID", 3),
+    "utf-16 with its mark": ("[1]".encode("utf-16"), "JSON_INVALID", None),
+    "utf-32": ("[1]".encode("utf-32-le"), "JSON_INVALID", None),
+    "latin-1": ('["ü"]'.encode("latin-1"), "JSON_INVALID", 2),
+    "beyond Unicode": (b'["\xf4\x90\x80\x80"]', "JSON_INVALID", 2),
+    "half a character": (b'["\xe6\x97"]', "JSON_INVALID", 2),
+    "a name without quotes": (b"{a: 1}", "JSON_INVALID", 1),
+    "a name that is a number": (b"{1: 1}", "JSON_INVALID", 1),
+    "a value without a name": (b"{1}", "JSON_INVALID", 1),
+    "two colons": (b'{"a"::1}', "JSON_INVALID", 5),
+    "a comma alone": (b"[,]", "JSON_INVALID", 1),
+    "two commas": (b"[1,,2]", "JSON_INVALID", 3),
+    "unbalanced": (b"[1}", "JSON_INVALID", 2),
+    "one bracket too many": (b"[1]]", "JSON_INVALID", 3),
+    "True": (b"[True]", "JSON_INVALID", 1),
+    "nul": (b"[nul]", "JSON_INVALID", None),
+    "a lone minus": (b"[-]", "JSON_INVALID", None),
+    "minus and blank": (b"[- 1]", "JSON_INVALID", None),
+    "a dot without digits": (b"[1.]", "JSON_INVALID", None),
+    "an exponent without digits": (b"[1e]", "JSON_INVALID", None),
+    "an exponent with a sign alone": (b"[1e+]", "JSON_INVALID", None),
+    "an underscore in a number": (b"[1_000]", "JSON_INVALID", None),
+    "full-width digits": ("[\uff11]".encode(), "JSON_INVALID", 1),
+    "an unknown escape": (b'["\\x41"]', "JSON_INVALID", None),
+    "a short escape": (b'["\\u12"]', "JSON_INVALID", None),
+    "a raw line end in a string": (b'["a\nb"]', "JSON_INVALID", None),
+    "a raw tab in a string": (b'["a\tb"]', "JSON_INVALID", None),
+    "a no-break space between": ("[1,\u00a02]".encode(), "JSON_INVALID", 3),
 }
 
 EXACT: dict[str, tuple[bytes, bytes]] = {
@@ -103,6 +132,22 @@ EXACT: dict[str, tuple[bytes, bytes]] = {
     "blanks": (b'\r\n{ "a" :\t[ 1 , 2 ] }\n', b'{"a":[1,2]}'),
 }
 
+DEFINED: dict[str, tuple[bytes, bytes]] = {
+    # Where RFC 8259 leaves it to the reader: what is taken, and how it comes back.
+    "minus zero as an integer": (b"-0", b"0"),
+    "a fraction finer than a double": (b"0.12345678901234567890123", b"0.12345678901234568"),
+    "an integer part longer than a double, with a fraction": (b"123456789012345678901.5", b"1.2345678901234568e+20"),
+    "a number too small for a double": (b"1e-400", b"0.0"),
+    "half the smallest double": (b"1e-324", b"0.0"),
+    "the smallest double, written longer": (b"4.9e-324", b"5e-324"),
+    "a code point that is no character": (b'"\\uFFFE"', "\ufffe".join('""').encode()),
+    "the last code point": (b'"\\uDBFF\\uDFFF"', "\U0010ffff".join('""').encode()),
+    "a line separator": (b'"\\u2028"', "\u2028".join('""').encode()),
+    "delete, unescaped": (b'"\x7f"', b'"\x7f"'),
+    "an empty name": (b'{"":1}', b'{"":1}'),
+    "a scalar alone": (b" true\n", b"true"),
+}
+
 
 def refusal(raw: bytes) -> ApiError:
     with pytest.raises(ApiError) as caught:
@@ -118,6 +163,12 @@ def test_what_is_not_strict_json_is_refused_with_its_code_and_place(case: str) -
     if code == "JSON_INVALID":
         assert {"line", "column", "offset", "reason"} == set(error.details)
         assert offset is None or error.details["offset"] == offset, error.details
+
+
+@pytest.mark.parametrize("case", DEFINED)
+def test_what_is_left_to_the_reader_is_decided_so(case: str) -> None:
+    raw, written = DEFINED[case]
+    assert strict_json.dumps(strict_json.loads(raw)) == written
 
 
 @pytest.mark.parametrize("case", EXACT)

@@ -37,11 +37,7 @@ def limit_of(row: Row) -> int:
 
 
 BODIES = [row for row in ROWS if row.method in WITH_BODY]
-JSON_def limit_of(row: Row) -> int:
-    return int(getattr(view_of(row), "max_body_bytes", MAX_BODY_BYTES))
-
-
-BODIES = [row for row in BODIES if row.path not in NDJSON]
+JSON_BODIES = [row for row in BODIES if row.path not in NDJSON]
 
 
 @pytest.fixture

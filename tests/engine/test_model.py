@@ -59,6 +59,8 @@ class StoreAgainstModel(RuleBasedStateMachine):
         self.versions: dict[tuple[str, str], int] = {}
         self.told: list[tuple[str, str, int, Any]] = []
         self.revisions: list[int] = []  # where a transaction ends
+        self.floor = 0
+        self.version_floors: dict[str, int] = {}  # of collections with forgotten records
         self.outcomes: dict[str, tuple[int, tuple[int, ...]]] = {}
         self.boots = 1
 
@@ -119,6 +121,8 @@ class StoreAgainstModel(RuleBasedStateMachine):
             if change.kind == "delete" and not present:
                 after.append(version)
                 continue
+            if key not in counted:
+                version = self.version_floors.get(key[0], 0)
             counted[key] = version + 1
             after.append(version + 1)
             if change.kind == "delete":
@@ -172,8 +176,7 @@ class StoreAgainstModel(RuleBasedStateMachine):
         if not hasattr(self, "store"):
             return
         told = [(one.kind, one.key, one.version, one.value) for one in operations(self.store, limit=3)]
-        assert len(told) == len(self.told)
-        for mine, its in zip(self.told, told, strict=True):
+        for mine, its in zip(self.told[self.floor :], told, strict=True):
             assert mine[:3] == its[:3] and same_json(mine[3], its[3])
 
     def teardown(self) -> None:

@@ -1,4 +1,4 @@
-"""The store against its model, wider: indexes and queries, read bases, pins, history, rebuilt views, restored backups.
+"""The store against its model, wider: indexes, queries, read bases, pins, compaction, history, rebuilt views, backups.
 
 The conditions of queries are judged by a few lines of this file, not by the engine's.
 """
@@ -7,14 +7,15 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, initialize, invariant, multiple, precondition, rule
 
-from feltdb_engine import Mutation, Predicate, errors
+from feltdb_engine import Mutation, Predicate, Retention, errors
 from feltdb_engine.backup import restore
 from feltdb_engine.values import same_json
-from tests.engine.test_model import StoreAgainstModel, keys, mutations, scalars
+from tests.engine.test_model import StoreAgainstModel, keys, mutations, scalars, values
 
 FIELDS = ("n", "m", "deep.x")
 fields = st.sampled_from(FIELDS)
@@ -44,6 +45,16 @@ wheres = st.one_of(
     st.builds(lambda branches: {"all": branches}, st.lists(terms, min_size=1, max_size=3)),
     st.builds(lambda branches: {"any": branches}, st.lists(terms, min_size=1, max_size=2)),
     st.builds(lambda term: {"not": term}, terms),
+)
+puts = st.lists(
+    st.builds(
+        lambda key, value: Mutation(kind="put", collection=key[0], id=key[1], value=value),
+        keys,
+        st.one_of(values, st.builds(lambda n: {"n": n}, st.integers(-2, 2))),
+    ),
+    min_size=1,
+    max_size=3,
+    unique_by=lambda one: (one.collection, one.id),
 )
 _NOTHING = object()
 
@@ -94,11 +105,30 @@ class WiderModel(StoreAgainstModel):
         segment=st.sampled_from([1 << 16, 1 << 20]),
         durability=st.sampled_from(["commit", "os"]),
         indexes=st.lists(st.tuples(collections, st.lists(fields, min_size=1, max_size=2, unique=True)), max_size=3),
+        records=st.lists(puts, max_size=3),
     )
-    def begin(self, segment: int, durability: Any, indexes: list[tuple[str, list[str]]]) -> None:  # type: ignore[override]
+    def begin(  # type: ignore[override]
+        self, segment: int, durability: Any, indexes: list[tuple[str, list[str]]], records: list[list[Mutation]]
+    ) -> None:
         super().begin(segment, durability)
         for collection, paths in indexes:
             self.declare(collection, paths)
+        for changes in records:
+            self._commit(changes, None)
+
+    @rule(records=st.lists(puts, min_size=1, max_size=3))
+    def put_some(self, records: list[list[Mutation]]) -> None:
+        for changes in records:
+            self._commit(changes, None)
+
+    @precondition(lambda self: self.live)
+    @rule(data=st.data(), again=st.booleans())
+    def delete_one(self, data: Any, again: bool) -> None:
+        collection, record_id = data.draw(st.sampled_from(sorted(self.live)))
+        gone = [Mutation(kind="delete", collection=collection, id=record_id)]
+        self._commit(gone, None)
+        if again:
+            self._commit(gone, None)
 
     @rule(collection=collections, paths=st.lists(fields, min_size=1, max_size=2, unique=True))
     def declare(self, collection: str, paths: list[str]) -> None:
@@ -112,6 +142,7 @@ class WiderModel(StoreAgainstModel):
         assert self.store.drop_index(collection, "-".join(paths))
         self.declared.remove((collection, paths))
 
+    @precondition(lambda self: self.told)
     @rule(collection=collections, where=wheres)
     def query(self, collection: str, where: Any) -> None:
         matching = self._matching(collection, where)
@@ -166,9 +197,10 @@ class WiderModel(StoreAgainstModel):
             raise AssertionError("the store accepted a broken read basis")
         self._commit([change], None, fences=[token])
 
+    @precondition(lambda self: self.told)
     @rule(name=st.sampled_from(["p", "q"]), back=st.integers(0, 5))
     def pin(self, name: str, back: int) -> None:
-        sequence = max(0, len(self.told) - back)
+        sequence = max(self.floor, len(self.told) - back)
         self.store.pin(name, sequence, None)
         self.pinned[name] = sequence
 
@@ -179,23 +211,52 @@ class WiderModel(StoreAgainstModel):
         self.store.unpin(name)
         del self.pinned[name]
 
+    @precondition(lambda self: self.told)
+    @rule(keep=st.sampled_from([0, 0, 0, 1, 3]), unpinned=st.booleans())
+    def compact(self, keep: int, unpinned: bool) -> None:
+        """Let go of all but the last few operations and what pins hold; deleted records below that are forgotten."""
+        head = len(self.told)
+        for name in sorted(self.pinned) if unpinned else ():
+            self.store.unpin(name)
+            del self.pinned[name]
+        done = self.store.compact(
+            Retention(age_ms=0, bytes=0, ids_age_ms=None), retain_from=max(0, head - keep), now_ms=1 << 50
+        )
+        assert done.head == head
+        held = min([max(0, head - keep), *self.pinned.values()])
+        assert self.floor <= done.floor <= max(held, self.floor)
+        self.floor = done.floor
+        assert self.store.start().sequence == self.floor
+        newest = {one[1]: place for place, one in enumerate(self.told, 1)}
+        for key in [*self.versions]:
+            if key not in self.live and newest[":".join(key)] <= self.floor:
+                self.version_floors[key[0]] = max(self.version_floors.get(key[0], 0), self.versions.pop(key))
+
+    @precondition(lambda self: self.told)
     @rule()
     def rebuild_view(self) -> None:
         self.store.rebuild_view()
 
+    @precondition(lambda self: self.told)
     @rule()
     def verify(self) -> None:
         assert self.store.verify().findings == ()
 
+    @precondition(lambda self: self.told)
     @rule(key=keys)
     def history(self, key: tuple[str, str]) -> None:
-        mine = [one for one in self.told if one[1] == ":".join(key)][::-1]
+        mine = [one for one in self.told[self.floor :] if one[1] == ":".join(key)][::-1]
         its = [(one.kind, one.key, one.version) for one in self.store.history(*key).operations]
         assert its == [one[:3] for one in mine]
 
+    @precondition(lambda self: self.told)
     @rule(collection=collections, where=wheres, data=st.data())
     def as_of(self, collection: str, where: Any, data: Any) -> None:
         revision = data.draw(st.sampled_from([0, *self.revisions]))
+        if revision < self.floor:
+            with pytest.raises(errors.FeedCompacted):
+                self.store.as_of(revision)
+            return
         live: dict[str, tuple[int, Any]] = {}
         for kind, key, version, value in self.told[:revision]:
             live[key] = (version, value)
@@ -218,6 +279,7 @@ class WiderModel(StoreAgainstModel):
         assert [record.id for record in past.query(collection, where=where, limit=1000).records] == expected
         assert past.count(collection, where) == len(expected)
 
+    @precondition(lambda self: self.told)
     @rule()
     def back_up_and_go_on_with_what_is_restored(self) -> None:
         self.lives += 1

@@ -189,6 +189,14 @@ VARIABLES: tuple[Variable, ...] = (
         meaning="Django apps of your own whose `capabilities.py` the worker runs, comma separated",
     ),
     Variable(
+        name="FELTDB_WORK_RETENTION_DAYS",
+        kind="whole",
+        default="0",
+        low=0,
+        high=36_500,
+        meaning="days that finished work is kept before the worker moves it to the archive; 0 keeps it for ever",
+    ),
+    Variable(
         name="FELTDB_WEBHOOK_SECRETS",
         kind="list",
         shown="made once, in `<data>/secrets`, mode 0600",

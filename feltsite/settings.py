@@ -98,6 +98,7 @@ WORKER_CONCURRENCY = env.whole("WORKER_CONCURRENCY")
 ACCESS_LOG = env.flag("ACCESS_LOG")
 
 EXTRA_APPS = env.listed("FELTDB_APPS")
+WORK_RETENTION_DAYS = env.whole("FELTDB_WORK_RETENTION_DAYS")
 # `@task` functions of installed apps become durable work (package django-tasks); any queue name will do.
 TASKS = {"default": {"BACKEND": "apps.workloads.task_backend.FeltDBBackend", "QUEUES": []}}
 WEBHOOK_SECRETS = env.listed("FELTDB_WEBHOOK_SECRETS") or [secret_file("webhook_secret_v1")]

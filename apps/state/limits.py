@@ -32,7 +32,6 @@ CONTRACT_MAX_S = 600
 # record. An export's pin keeps its moment readable; it is renewed as it goes, and expires by itself after a crash.
 MAX_EXPORTS = 2
 MAX_IMPORTS = 2
-EXPORT_PAGE = 200
 EXPORT_PIN_S = 600
 EXPORT_PIN_RENEWED_S = 60
 IMPORT_BATCH_ROWS = 500

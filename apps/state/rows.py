@@ -1,7 +1,7 @@
 """NDJSON as exports write it and imports read it, cut into batches. Pure.
 
     {"feltdb_export": 1, "namespace", "instance_id", "revision"}       the first line of an export; imports pass over it
-    {"collection", "id", "version", "updated_at_ms", "value"}          a record, one a line
+    {"collection", "id", "version", "sequence", "updated_at_ms", "value"}    a record, as the engine exports it
     {"records": 3, "revision": 120, "complete": true}                  the last line; imports pass over it
 
 Of a record an import takes `collection`, `id` and `value`. Batches are cut by what has been read alone, so that the

@@ -174,5 +174,8 @@ def runtime(found: Runtime) -> dict[str, Any]:
             "wait_s": found.max_wait_s,
             "mutations": found.max_mutations,
             "transaction_bytes": found.max_transaction_bytes,
+            "streams_of_a_process": found.streams,
+            "stream_life_s": found.stream_life_s,
+            "requests_a_second": found.rate,
         },
     }

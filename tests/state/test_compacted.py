@@ -3,6 +3,7 @@
 import pytest
 
 from apps.state.stores import store
+from feltdb_engine import exporting
 from feltdb_engine.policy import Retention
 from tests.state.test_events import frames, stream
 from tests.state.test_feed import changes, transact
@@ -82,9 +83,7 @@ def test_a_transaction_id_is_remembered_through_compaction(client, namespace):
 
 
 def test_an_export_holds_compaction_off_its_moment(client, namespace, monkeypatch):
-    from apps.state.services import transfers
-
-    monkeypatch.setattr(transfers, "EXPORT_PAGE", 1)
+    monkeypatch.setattr(exporting, "_BATCH_RECORDS", 1)
     transact(client, "a", "b", "c")
     answer = client.get("/v1/export")
     lines = iter(answer.streaming_content)

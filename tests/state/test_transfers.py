@@ -6,6 +6,7 @@ import pytest
 
 from apps.state import limits, rows
 from apps.state.services import transfers
+from feltdb_engine import exporting
 
 NDJSON = "application/x-ndjson"
 
@@ -67,9 +68,7 @@ def test_an_export_holds_every_record_between_a_head_and_an_end(client, orders):
 
 
 def test_an_export_is_of_one_moment_whatever_is_written_while_it_runs(client, orders, monkeypatch):
-    from apps.state.services import transfers as service
-
-    monkeypatch.setattr(service, "EXPORT_PAGE", 2)
+    monkeypatch.setattr(exporting, "_BATCH_RECORDS", 2)
     for n in range(10):
         orders(f"o-{n}", n=0)
     answer = client.get("/v1/export")

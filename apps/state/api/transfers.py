@@ -108,22 +108,9 @@ class _Lines:
             )
             count = 0
             try:
-                piece = bytearray()
-                for record in self._export.records():
-                    count += 1
-                    piece += _line(
-                        {
-                            "collection": record.collection,
-                            "id": record.id,
-                            "version": record.version,
-                            "updated_at_ms": record.updated_at_ms,
-                            "value": record.value,
-                        }
-                    )
-                    if len(piece) > 65536:
-                        yield bytes(piece)
-                        piece.clear()
-                yield bytes(piece)
+                for piece in self._export.lines():
+                    count += piece.count(b"\n")
+                    yield piece
             except Exception as error:
                 yield _line({"error": envelope.body(exceptions.refusal(error), self._request_id), "records": count})
                 return

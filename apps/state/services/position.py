@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
+from django.conf import settings
+
 from apps.state import cursors
 from apps.state.calls import Call
 from apps.state.inputs import PageRequest
@@ -65,6 +67,9 @@ class Runtime:
     max_wait_s: int = WAIT_MAX_S
     max_mutations: int = TRANSACTION_MAX_MUTATIONS
     max_transaction_bytes: int = TRANSACTION_BODY_BYTES
+    streams: int = settings.FEED_MAX_STREAMS
+    stream_life_s: int = settings.STREAM_MAX_LIFE_S
+    rate: int = settings.RATE_LIMIT
 
 
 def collections(call: Call, wanted: PageRequest) -> CollectionPage:

@@ -16,12 +16,12 @@ from django.conf import settings
 from apps.http.errors import ApiError
 from apps.http.exceptions import refusal
 from apps.state.calls import Call
-from apps.state.limits import EXPORT_PAGE, EXPORT_PIN_RENEWED_S, EXPORT_PIN_S, MAX_EXPORTS, MAX_IMPORTS
+from apps.state.limits import EXPORT_PIN_RENEWED_S, EXPORT_PIN_S, MAX_EXPORTS, MAX_IMPORTS
 from apps.state.rows import BadRow, Batch
 from apps.state.services.committing import commit, validation_failed
 from apps.state.services.doors import may_read, may_write
 from apps.state.stores import store
-from feltdb_engine import EngineError, Past, Record
+from feltdb_engine import EngineError, Past
 from feltdb_engine.errors import ValidationFailed
 
 exports = threading.BoundedSemaphore(MAX_EXPORTS)
@@ -61,18 +61,15 @@ class Export:
         allowed = self._call.collections
         return tuple(name for name in found if not name.startswith("_") and (allowed is None or name in allowed))
 
-    def records(self) -> Iterator[Record]:
-        """Yield the records. Raises FEED_COMPACTED, SCAN_LIMIT_EXCEEDED, AUTHENTICATION_REQUIRED."""
-        for name in self.collections:
-            after: str | None = None
-            while True:
-                self._call.require_still_held()
-                self._keep()
-                page = self._past.page(name, after=after, limit=EXPORT_PAGE)
-                yield from page.records
-                after = page.next_after
-                if after is None:
-                    break
+    def lines(self) -> Iterator[bytes]:
+        """Yield the records as lines of JSON, whole lines some at a time.
+
+        Raises FEED_COMPACTED, SCAN_LIMIT_EXCEEDED, AUTHENTICATION_REQUIRED.
+        """
+        for piece in store(self._call.namespace).export(self.collections, at=self._past):
+            self._call.require_still_held()
+            self._keep()
+            yield piece
 
     def close(self) -> None:
         """Let the moment go."""

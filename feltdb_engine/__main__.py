@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final, TextIO
 
@@ -20,7 +20,7 @@ from feltdb_engine.errors import EngineError, LogCorrupt, StorageError
 from feltdb_engine.limits import IMPORT_BATCH_LINES
 from feltdb_engine.policy import Retention
 from feltdb_engine.store import Store
-from feltdb_engine.verify import Verification, as_finding, verify_log
+from feltdb_engine.verify import Verification, verify_damaged
 
 REFUSED: Final = 1
 STORAGE: Final = 3
@@ -151,8 +151,7 @@ def _verified(directory: str, progress: ProgressLine) -> Verification:
         with Store.open(directory, create=False, read_only=True) as store:
             return store.verify(progress)
     except LogCorrupt as error:
-        seen = verify_log(Path(directory), progress=progress)
-        return seen if seen.findings else replace(seen, findings=(as_finding(error),))
+        return verify_damaged(Path(directory), error, None, progress)
 
 
 def _export(options: argparse.Namespace) -> int:
@@ -163,7 +162,16 @@ def _export(options: argparse.Namespace) -> int:
         ):
             sys.stdout.buffer.write(lines)
         sys.stdout.buffer.flush()
-    return 0
+        return _told_of_damage(store)
+
+
+def _told_of_damage(store: Store) -> int:
+    """The exit code of a reading command; what is shown of a damaged store is not all there was."""
+    seen = store.health()
+    if seen.storage != "damaged":
+        return 0
+    print(f"LOG_CORRUPT: the log is damaged; this is the store up to sequence {seen.head}.", file=sys.stderr)
+    return FINDINGS
 
 
 def _import(options: argparse.Namespace) -> int:
@@ -190,7 +198,7 @@ def _import(options: argparse.Namespace) -> int:
 def _stats(options: argparse.Namespace) -> int:
     with Store.open(options.directory, create=False, read_only=True) as store:
         _show(options, asdict(store.stats()))
-    return 0
+        return _told_of_damage(store)
 
 
 def _rebuild(options: argparse.Namespace) -> int:

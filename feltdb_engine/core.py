@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from feltdb_engine.errors import LogCorrupt
 from feltdb_engine.files import Files
 from feltdb_engine.host import Host
 from feltdb_engine.locks import FileLock, Turn
@@ -27,11 +28,12 @@ class Options:
     wait_s: float
     files: Files
     host: Host
+    read_only: bool
 
 
 @dataclass(kw_only=True, slots=True, weakref_slot=True)
 class Core:
-    """What is open. `words` are the shared positions."""
+    """What is open. `words` are the shared positions; `damage` is why only a part of the log is served, `prefix.py`."""
 
     path: Path
     options: Options
@@ -45,6 +47,7 @@ class Core:
     sync_lock: FileLock
     prepare_lock: FileLock
     turn: Turn
+    damage: LogCorrupt | None = None
     view: View = field(init=False)
 
     def drop(self) -> None:

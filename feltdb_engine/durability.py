@@ -160,13 +160,14 @@ def refusal(state: int) -> EngineError:
 def as_storage_error(error: lmdb.Error | OSError, path: Path) -> StorageError:
     """The refusal of something on the disk of `path` that was undone, or never begun."""
     code = error.errno if isinstance(error, OSError) else getattr(error, "code", 0)
-    if isinstance(error, lmdb.Error) and code == errno.EIO and _no_room(path):
+    if isinstance(error, lmdb.Error) and code == errno.EIO and has_no_room(path, _NO_ROOM_BYTES):
         code = errno.ENOSPC  # LMDB's name for a write that fitted in part
     if code in _FULL or isinstance(error, lmdb.MapFullError):
         return StorageFull("There is no room on the disk. Nothing was written; reads go on.")
     return StorageWriteFailed(f"The disk gave an error, and nothing was written: {error}")
 
 
-def _no_room(path: Path) -> bool:
+def has_no_room(path: Path, size: int) -> bool:
+    """Whether the disk of `path` has less than `size` bytes left."""
     state = os.statvfs(path)
-    return state.f_bavail * state.f_frsize < _NO_ROOM_BYTES
+    return state.f_bavail * state.f_frsize < size

@@ -257,11 +257,14 @@ class ContractInfo:
 class Health:
     """What the store observes of itself. `storage` is an observation, never a promise.
 
-    Positions are byte offsets over the whole log; `head`, `floor` and `snapshot` are sequences. What happened up to
-    `floor` is no longer in the feed; `snapshot` is where the newest snapshot begins, None where there is none.
+    `damaged`: only what lies before `byte_offset` is served, read-only. `reasons` are stable codes, empty where all is
+    well: the `storage` unless clean, `full` where the next write may find no room, `read-only` where this store was
+    opened so. Positions are byte offsets over the whole log; `head`, `floor` and `snapshot` are sequences. What
+    happened up to `floor` is no longer in the feed; `snapshot` is where the newest snapshot begins, None where there is
+    none.
     """
 
-    storage: Literal["clean", "recovered-incomplete-write", "failed", "rebuilding"]
+    storage: Literal["clean", "recovered-incomplete-write", "failed", "rebuilding", "damaged"]
     byte_offset: int | None
     discarded_bytes: int | None
     durable_format: int

@@ -8,10 +8,10 @@ import time
 
 import lmdb
 
-from feltdb_engine import exclusive, host, limits, manifest, positions, trust, view
+from feltdb_engine import exclusive, host, limits, manifest, positions, prefix, trust, view
 from feltdb_engine.core import Core, Options
 from feltdb_engine.durability import as_storage_error, fail
-from feltdb_engine.errors import StoreNotFound, StoreRebuilding
+from feltdb_engine.errors import LogCorrupt, StoreNotFound, StoreRebuilding
 from feltdb_engine.files import ForceFailed
 from feltdb_engine.locks import FileLock
 from feltdb_engine.positions import Positions
@@ -21,7 +21,10 @@ OPEN_LOCK = "open.lock"
 
 
 def open_core(options: Options) -> Core:
-    """Open, creating, recovering or rebuilding where that is needed. Raises what `errors.py` names for opening."""
+    """Open, creating, recovering or rebuilding where that is needed; for reading only, what is whole of a damaged log.
+
+    Raises what `errors.py` names for opening.
+    """
     path = options.path
     try:
         if not (path / manifest.NAME).exists():
@@ -29,7 +32,12 @@ def open_core(options: Options) -> Core:
                 raise StoreNotFound(f"There is no store at {path}.")
             exclusive.make_directories(options.files, path)
         host.refuse_remote(path)
-        return _open_locked(options)
+        try:
+            return _open_locked(options)
+        except LogCorrupt as damage:
+            if not options.read_only:
+                raise
+            return prefix.open_prefix(options, damage)
     except (OSError, lmdb.Error) as error:
         raise as_storage_error(error, path.parent) from error
 
@@ -89,6 +97,9 @@ def _attach(options: Options, lock: FileLock) -> Core | None:
 def close_core(core: Core) -> None:
     """Let go; the last one out forces the view and marks it clean."""
     core.turn.retire(limits.TURN_WAIT_S)
+    if core.damage is not None:
+        core.drop()
+        return
     try:
         core.open_lock.release()
         if core.open_lock.try_exclusive():

@@ -15,7 +15,7 @@ import lmdb
 
 from feltdb_engine import limits, positions, view
 from feltdb_engine.core import Core
-from feltdb_engine.durability import Durability
+from feltdb_engine.durability import Durability, has_no_room
 from feltdb_engine.errors import DeadlineExceeded, InvalidKey, ScanLimitExceeded
 from feltdb_engine.manifest import COMPACTED_FORMAT
 from feltdb_engine.model import CollectionInfo, Health, Record
@@ -26,7 +26,7 @@ from feltdb_engine.writer import Writer
 
 _KEY_MAX_BYTES = limits.COLLECTION_MAX_CHARS + 1 + limits.ID_MAX_BYTES
 _DURABLE_SEQUENCE = positions.DURABLE_SEQUENCE
-Storage = Literal["clean", "recovered-incomplete-write", "failed", "rebuilding"]
+Storage = Literal["clean", "recovered-incomplete-write", "failed", "rebuilding", "damaged"]
 _unpack = ENTRY.unpack_from
 # Records are made by the ten thousand: past the keyword constructor, in the order of the fields.
 _new: Callable[..., Record] = tuple.__new__
@@ -142,7 +142,7 @@ class Reader:
         with self._begin() as txn:
             return view.timelines(txn)
 
-    def health(self) -> Health:
+    def health(self, *, read_only: bool) -> Health:
         """What can be observed now."""
         words = self._words
         with self._begin() as txn:
@@ -154,9 +154,17 @@ class Reader:
             storage = "failed"
         elif words[positions.STATE] != positions.LIVE:
             storage = "rebuilding"
+        elif self._core.damage is not None:
+            storage = "damaged"
+        reasons = [] if storage == "clean" else [str(storage)]
+        if has_no_room(self._core.path, limits.PREPARE_STEP_BYTES):
+            reasons.append("full")
+        if read_only:
+            reasons.append("read-only")
+        offset = None if cut is None else cut[0]
         return Health(
             storage=storage,
-            byte_offset=None if cut is None else cut[0],
+            byte_offset=state.position if storage == "damaged" else offset,
             discarded_bytes=None if cut is None else cut[1],
             durable_format=COMPACTED_FORMAT if words[positions.SNAPSHOT] else self._core.manifest.format,
             store_id=self._core.manifest.store_id,
@@ -166,6 +174,7 @@ class Reader:
             head=words[_DURABLE_SEQUENCE],
             floor=floor.sequence,
             snapshot=words[positions.SNAPSHOT] - 1 if words[positions.SNAPSHOT] else None,
+            reasons=tuple(reasons),
         )
 
     def settle(self, sequence: int, deadline: float | None = None) -> None:

@@ -77,4 +77,7 @@ def stats(core: Core) -> Stats:
 
 
 def _on_disk(path: os.PathLike[str]) -> int:
-    return os.stat(path).st_blocks * 512
+    try:
+        return os.stat(path).st_blocks * 512
+    except FileNotFoundError:
+        return 0  # a damaged store is served without a view of its own

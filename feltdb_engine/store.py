@@ -104,7 +104,8 @@ class Store(Upkeep, Rules, Transfer, Questions):
         """Open a directory, creating, recovering or rebuilding where that is needed.
 
         `durability="os"` answers before the disk has it: a power cut may lose the last commits, never order or
-        atomicity. `segment_bytes` counts at creation only. Raises StoreNotFound, StoreRebuilding (after `wait_s`),
+        atomicity. `segment_bytes` counts at creation only. `read_only` serves a damaged log up to its first bad place,
+        and `health()` says so. Raises StoreNotFound, StoreRebuilding (after `wait_s`),
         LogCorrupt, FormatUnsupported.
         """
         if segment_bytes % 4096 or not limits.SEGMENT_MIN_BYTES <= segment_bytes <= limits.SEGMENT_MAX_BYTES:
@@ -117,6 +118,7 @@ class Store(Upkeep, Rules, Transfer, Questions):
             wait_s=wait_s,
             files=files or OSFiles(),
             host=host or Host.current(),
+            read_only=read_only,
         )
         with registry.lock_of(options.path):
             shared = registry.find(options.path)
@@ -344,7 +346,7 @@ class Store(Upkeep, Rules, Transfer, Questions):
     @guarded
     def health(self) -> Health:
         """What the store observes of itself."""
-        return self._reader.health()
+        return self._reader.health(read_only=self._read_only)
 
 
 class _Shut:

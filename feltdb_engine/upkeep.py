@@ -48,6 +48,8 @@ class Upkeep:
 
         `progress(done, total)` is called with bytes of the log. Needs room for another view in the temporary directory.
         """
+        if self._core.damage is not None:
+            return verify.verify_damaged(self._core.path, self._core.damage, self._core.files, progress)
         return verify.verify(self._core, self._writer, progress)
 
     def rebuild_view(self) -> None:
@@ -157,8 +159,10 @@ class Upkeep:
     def backup(self, dest: str | Path, progress: Progress | None = None) -> BackupInfo:
         """Copy the store, as it is now, to a directory that does not exist yet, while it serves on.
 
-        Raises DestinationExists.
+        Raises DestinationExists, and LogCorrupt where the log is damaged.
         """
+        if self._core.damage is not None:
+            raise self._core.damage
         return backups.backup(self._core, self._durability, Path(dest).absolute(), progress)
 
 

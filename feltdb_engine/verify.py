@@ -7,7 +7,7 @@ That needs as much room in the temporary directory as the view takes. The store 
 import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import takewhile, zip_longest
 from pathlib import Path
 
@@ -218,6 +218,12 @@ def verify_log(path: Path, *, files: Files | None = None, progress: Progress | N
         view_compared=False,
         findings=tuple(walk.findings),
     )
+
+
+def verify_damaged(path: Path, damage: LogCorrupt, files: Files | None, progress: Progress | None) -> Verification:
+    """Look at the log of a directory that opening found damaged; what opening found, where looking finds nothing."""
+    seen = verify_log(path, files=files, progress=progress)
+    return seen if seen.findings else replace(seen, findings=(as_finding(damage),))
 
 
 def _last_byte(log: Log, end: int) -> int:

@@ -123,5 +123,7 @@ LABEL_REASONS: dict[str, str] = {
     "recovered-incomplete-write": "STORAGE_RECOVERED_INCOMPLETE_WRITE",
     "failed": "STORAGE_FAILED",
     "rebuilding": "STORAGE_REBUILDING",
+    "damaged": "STORAGE_CORRUPT",
+    "full": "STORAGE_FULL",
 }
-"""A store's label, where it is not `clean`."""
+"""What a store says of itself (`Health.reasons`); anything else is STORAGE_UNAVAILABLE."""

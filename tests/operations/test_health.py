@@ -64,7 +64,8 @@ def test_readiness_reads_and_forces_a_write_that_no_reader_of_the_feed_sees(name
 
 
 def test_a_recovered_store_is_degraded_and_serves(namespace: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen_as(namespace, monkeypatch, storage="recovered-incomplete-write", byte_offset=7, discarded_bytes=3)
+    recovered = "recovered-incomplete-write"
+    seen_as(namespace, monkeypatch, storage=recovered, byte_offset=7, discarded_bytes=3, reasons=(recovered,))
     body = Client().get("/health").json()
     assert (body["status"], body["storage"]) == ("degraded", "recovered-incomplete-write")
     status, body = ready()
@@ -77,7 +78,7 @@ def test_a_store_that_is_not_nominal_makes_503_with_the_same_body(
     namespace: str, monkeypatch: pytest.MonkeyPatch, label: str, state: str
 ) -> None:
     nominal = ready()[1]
-    seen_as(namespace, monkeypatch, storage=label)
+    seen_as(namespace, monkeypatch, storage=label, reasons=(label,))
     status, body = ready()
     assert (status, body["ready"], body["storage"], body["state"]) == (503, False, label, state)
     assert nominal.keys() <= body.keys()

@@ -91,10 +91,9 @@ def _look(probed: Probed, until: float, write: bool) -> None:
 
 
 def _told(where: str, health: Health) -> tuple[Reason, ...]:
-    if health.storage == "clean":
-        return tuple(reason("STORAGE_UNAVAILABLE", where, text) for text in health.reasons)
-    texts = health.reasons or (f"the store is {health.storage}",)
-    return tuple(reason(LABEL_REASONS[health.storage], where, text) for text in texts)
+    return tuple(
+        reason(LABEL_REASONS.get(code, "STORAGE_UNAVAILABLE"), where, f"the store is {code}") for code in health.reasons
+    )
 
 
 def _stalled(namespace: str) -> Probed:

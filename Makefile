@@ -5,7 +5,7 @@ BIN := .venv/bin
 export FELTDB_DATA_DIR ?= $(CURDIR)/data
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint bench demo torture coverage clean
+.PHONY: help run test lint bench demo docs torture coverage clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name text; do printf '  make %-10s %s\n' "$$name" "$$text"; done
@@ -52,6 +52,12 @@ bench: .venv/.bench ## measure the engine side by side with its peers (about 4 m
 
 demo: .venv/.demo ## import 336,776 real flights through the API with a trigger and a worker, and account for every row
 	@$(BIN)/python -m demo
+
+docs: .venv/.runtime ## write anew what is made from the code: docs/settings.md, docs/openapi.json
+	@$(BIN)/python -m feltsite.environment > docs/settings.md
+	@FELTDB_DATA_DIR=$$(mktemp -d) $(BIN)/python manage.py spectacular --format openapi-json > docs/openapi.json.new
+	@$(BIN)/python -m json.tool --indent 1 --no-ensure-ascii docs/openapi.json.new docs/openapi.json
+	@rm docs/openapi.json.new
 
 torture: .venv/.dev ## the long kill, fault and race loops (default 30 minutes: FELTDB_TORTURE_MINUTES)
 	@scripts/install-chromium

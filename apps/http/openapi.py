@@ -223,10 +223,11 @@ def canonical_only(endpoints: list[Any], **_: Any) -> list[Any]:
 
 
 def add_components(result: dict[str, Any], **_: Any) -> dict[str, Any]:
-    """Put the registered shapes into the document (a drf-spectacular post-processing hook)."""
+    """Put the registered shapes, and a refusal of each code, into the document (a post-processing hook)."""
     schemas = result.setdefault("components", {}).setdefault("schemas", {})
     for name in sorted(_schemas):
         schemas.setdefault(name, _schemas[name])
+    result["components"]["examples"] = {code: {"value": _example(code)} for code in sorted(CODES)}
     return result
 
 
@@ -237,7 +238,7 @@ def _refusals(codes: Sequence[str]) -> dict[str, Any]:
         "content": {
             "application/json": {
                 "schema": ref("Error"),
-                "examples": {code: {"value": _example(code)} for code in codes},
+                "examples": {code: {"$ref": f"#/components/examples/{code}"} for code in codes},
             }
         },
     }

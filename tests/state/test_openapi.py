@@ -1,6 +1,8 @@
 """The OpenAPI document: valid, complete over the URL map, and telling the truth about what routes answer."""
 
+import json
 import re
+from pathlib import Path
 
 import pytest
 from django.test import Client
@@ -12,6 +14,7 @@ from apps.http import strict_json
 from apps.http.codes import CODES
 from apps.state.api.documents import document
 
+ROOT = Path(__file__).resolve().parents[2]
 SELF_DESCRIPTION = {"/v1/openapi.json", "/v1/docs"}
 
 
@@ -48,6 +51,11 @@ def test_the_document_is_valid_openapi(openapi):
 def test_every_route_is_documented_and_nothing_else(openapi):
     there = {(method, path) for method, path in routes() if path.startswith("/v1/") and path not in SELF_DESCRIPTION}
     assert {(method, path) for method, path, _ in operations(openapi)} == there
+
+
+def test_the_committed_file_is_the_document_that_is_served(openapi):
+    committed = json.loads((ROOT / "docs/openapi.json").read_text(encoding="utf-8"))
+    assert committed == openapi, "routes or shapes have changed: `make docs` writes docs/openapi.json anew"
 
 
 def test_every_operation_has_a_summary_a_tag_and_an_id_of_its_own(openapi):
@@ -88,6 +96,8 @@ def test_every_example_fits_its_shape(openapi):
         bodies = [operation.get("requestBody", {}), *operation["responses"].values()]
         for media in (media for body in bodies for media in body.get("content", {}).values()):
             for name, example in media.get("examples", {}).items():
+                if "$ref" in example:
+                    example = openapi["components"]["examples"][example["$ref"].rpartition("/")[2]]
                 faults = list(resolved(openapi, media["schema"]).iter_errors(example["value"]))
                 assert not faults, (method, path, name, faults[0].message)
 

@@ -29,6 +29,9 @@ from apps.workloads.states import FINAL
 from apps.workloads.worker_options import Step
 
 DAY_MS = 24 * 3_600_000
+_DELETED_TOGETHER = 20
+"""Workloads of one deleting transaction, with all that belongs to them: SQLite has one writer."""
+
 LOOK_S = 300.0
 """Seconds between two walks through the old work once all of it has been seen."""
 
@@ -76,14 +79,14 @@ class Retention:
             except BlockingIOError:
                 return False
             self._write(rows)
-            _delete([row.pk for row in rows])
+            for at in range(0, len(rows), _DELETED_TOGETHER):
+                _delete([row.pk for row in rows[at : at + _DELETED_TOGETHER]])
         return True
 
     def _write(self, rows: Sequence[Workload]) -> None:
         lines: dict[Path, list[bytes]] = defaultdict(list)
-        for row in rows:
-            details = reading.get(row.namespace, row.workload_id)
-            history = shapes.history(reading.history(row.namespace, row.workload_id))
+        for row in reading.whole(rows):
+            details, history = reading.details_of(row), shapes.history(reading.history_of(row))
             month = datetime.fromtimestamp(row.updated_at_ms / 1000, tz=UTC).strftime("%Y-%m")
             path = self._archive / row.namespace / f"{month}.jsonl"
             lines[path].append(strict_json.dumps({"workload": shapes.workload(details), "history": history}) + b"\n")

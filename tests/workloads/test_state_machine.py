@@ -333,7 +333,7 @@ def run(examples: int, steps: int) -> None:
 
 @pytest.mark.django_db
 def test_any_sequence_of_operations_leaves_work_as_the_model_says():
-    run(examples=12, steps=25)
+    run(examples=8, steps=25)
 
 
 @pytest.mark.torture

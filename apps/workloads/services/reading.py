@@ -1,6 +1,6 @@
 """What can be read of work: one, a page, its history, its result, what is dead and why."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,6 +59,45 @@ def get(namespace: str, workload_id: str) -> Details:
         decision=Decision.objects.filter(workload=row).first(),
         result=Result.objects.filter(workload=row).select_related("attempt").first(),
     )
+
+
+def whole(rows: Sequence[Workload]) -> list[Workload]:
+    """Return the rows again with everything that belongs to them read along, for `details_of` and `history_of`."""
+    found = Workload.objects.filter(pk__in=[row.pk for row in rows]).select_related("request", "decision", "result")
+    return list(found.prefetch_related("attempts", "events", "checkpoints", "dependencies__parent").order_by("pk"))
+
+
+def details_of(row: Workload) -> Details:
+    """Return one workload of `whole`. Asks no database."""
+    attempts = _attempts(row)
+    result = getattr(row, "result", None)
+    if result is not None:
+        result.attempt = attempts[result.attempt_id]
+    return Details(
+        workload=row,
+        attempts=sorted(attempts.values(), key=lambda attempt: attempt.number),
+        dependencies=sorted(row.dependencies.all(), key=lambda dependency: dependency.pk),
+        decision=getattr(row, "decision", None),
+        result=result,
+    )
+
+
+def history_of(row: Workload) -> History:
+    """Return all that happened to one workload of `whole`. Asks no database."""
+    attempts = _attempts(row)
+    checkpoints = sorted(row.checkpoints.all(), key=lambda each: each.sequence)
+    for each in checkpoints:
+        each.attempt = attempts[each.attempt_id]
+    return History(
+        workload_id=row.workload_id,
+        events=sorted(row.events.all(), key=lambda event: event.sequence),
+        attempts=sorted(attempts.values(), key=lambda attempt: attempt.number),
+        checkpoints=checkpoints,
+    )
+
+
+def _attempts(row: Workload) -> dict[int, Attempt]:
+    return {attempt.pk: attempt for attempt in row.attempts.all()}
 
 
 def page(

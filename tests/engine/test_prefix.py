@@ -10,8 +10,10 @@ from typing import Any
 import orjson
 import pytest
 
-from feltdb_engine import Retention, Store, errors, positions, reading
+from feltdb_engine import Retention, Store, errors, positions, reading, trust
 from feltdb_engine import __main__ as command
+from feltdb_engine.files import OSFiles
+from feltdb_engine.positions import Positions
 from feltdb_engine.segment import segment_name
 from tests.engine.kit import boot, delete, operations, put, vanish
 from tests.engine.test_past import answers
@@ -19,10 +21,13 @@ from tests.engine.test_past import answers
 SEGMENT = 1 << 16
 
 
-def tree(directory: Path) -> dict[str, bytes]:
-    """The bytes of every file that is to stay as it is: log, manifest, snapshots."""
+def tree(directory: Path) -> dict[str, Any]:
+    """What no opening of a damaged log may change: log, snapshots, manifest, and what is known to be durable."""
     kept = [*directory.glob("log/*"), *directory.glob("snapshots/*"), directory / "manifest.json"]
-    return {str(one.relative_to(directory)): one.read_bytes() for one in kept}
+    known = trust.read(OSFiles(), directory)
+    assert known is not None
+    durable = Positions(directory / positions.NAME).words[positions.DURABLE]
+    return {str(one): one.read_bytes() for one in kept} | {"durable": (known.position, known.clean, durable)}
 
 
 @pytest.fixture
@@ -90,7 +95,7 @@ def test_what_lies_before_the_damage_is_served_exactly(
     assert tree(directory) == before
     with pytest.raises(errors.LogCorrupt):
         Store.open(directory, create=False, host=boot(1))
-    assert tree(directory) == before, "what was durable is still known to be: nothing was cut as a tail"
+    assert tree(directory) == before, "nothing was cut as a tail"
 
 
 def other_opening(directory: Path) -> None:

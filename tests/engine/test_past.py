@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from feltdb_engine import Past, Predicate, Store, errors, limits
+from feltdb_engine import Past, Predicate, Retention, Store, errors, limits
 from tests.engine.kit import delete, operations, put
 
 KEYS = [f"a:{n}" for n in range(6)] + ["b:1", "a.b:1"]
@@ -203,3 +203,27 @@ def test_a_snapshot_is_one_moment_while_others_write(tmp_path: Path) -> None:
                 writer.join(20)
         assert not failed
         assert len(list(operations(store))) == store.head().sequence
+
+
+def test_what_compaction_let_go_is_refused_and_what_it_kept_is_answered(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "s", segment_bytes=1 << 16) as store:
+        for number in range(1, 31):
+            store.commit([put(f"a:{number % 10}", {"n": number, "s": "x" * 9_000})], at_ms=number * 1000)
+        floor = store.compact(Retention(age_ms=0), now_ms=1 << 50).floor
+        assert floor > 10
+        with pytest.raises(errors.FeedCompacted) as gone:
+            store.as_of(floor - 1)
+        assert gone.value.details == {"floor": floor, "head": 30}
+        past = store.as_of(floor)
+        then = past.page("a").records
+        assert [one.value["n"] for one in then] == [30, *range(21, 30)]
+        store.commit([put("a:new", {}), put("a:3", {"n": -1})])
+        assert past.count("a") == 10 and past.get("a:new") is None
+        # Its value of then lies below the floor, in no log any more.
+        with pytest.raises(errors.FeedCompacted):
+            past.page("a")
+        assert [one and one.sequence for one in past.get_many(["a:4", "a:0"])] == [24, 30]
+        later = store.as_of(32)
+        store.commit([put("a:3", {"n": -2})])
+        found = later.get("a:3")
+        assert found is not None and found.value == {"n": -1}

@@ -10,6 +10,7 @@ sends the wrong keys and expects the right refusal. Whoever adds a route adds it
 - `body` is a body the route accepts, so that only the key is wrong;
 - `namespaced=False` where the route belongs to no namespace;
 - `also` names scopes that the method needs besides;
+- `media` is the media type of the body where that is not plain JSON;
 - `worker` names the worker that path and body speak for, on worker routes: a key of any other worker must be
   refused whatever it holds, and one that is no worker unless it holds `worker:manage`.
 """
@@ -31,6 +32,7 @@ class Row:
     namespaced: bool = True
     worker: str | None = None
     also: tuple[str, ...] = ()
+    media: str = "application/json"
 
 
 NEW_GRANT = {
@@ -77,6 +79,7 @@ AUDIT: list[Row] = [
     Row("GET", "/v1/audit/export", scope="audit:read", namespaced=False),
 ]
 
+_ROW = {"collection": "orders", "id": "o-1", "value": {}}
 _ORDER = "/v1/collections/orders/o-1"
 
 STATE: list[Row] = [
@@ -109,7 +112,7 @@ STATE: list[Row] = [
     Row("DELETE", "/v1/schema/pending", scope="schema:write"),
     Row("GET", "/v1/application", scope="state:read"),
     Row("GET", "/v1/export", scope="state:read"),
-    Row("POST", "/v1/import", scope="state:write", body={"collection": "orders", "id": "o-1", "value": {}}),
+    Row("POST", "/v1/import", scope="state:write", body=_ROW, media="application/x-ndjson"),
     Row("GET", "/v1/capabilities", scope="capabilities:read"),
     Row("GET", "/v1/capabilities/find", scope="capabilities:read"),
     Row("PUT", "/v1/capabilities/find", scope="capabilities:write", body={"steps": [{"op": "identity"}]}),

@@ -51,7 +51,7 @@ def doors() -> set[tuple[str, str]]:
 
 def send(client: ApiClient, row: Row) -> Any:
     """Send the row's request; a stream is given up at once, without the end of a request closing the connection."""
-    answer = client.call(row.method, row.path, row.body)
+    answer = client.call(row.method, row.path, row.body, content_type=row.media)
     if answer.streaming:
         request_finished.disconnect(close_old_connections)
         answer.close()

@@ -6,7 +6,8 @@ import pytest
 
 from apps.state import limits, rows
 from apps.state.services import transfers
-from feltdb_engine import exporting
+from feltdb_engine import Store, exporting
+from feltdb_engine.errors import ReadOnlyStore, StorageFull
 
 NDJSON = "application/x-ndjson"
 
@@ -117,6 +118,19 @@ def test_an_export_holds_its_moment_by_a_pin_and_lets_it_go(client, orders, name
     lines(answer)
     assert store(namespace).pins() == []
     assert transfers.exports._value == limits.MAX_EXPORTS
+
+
+@pytest.mark.parametrize("fault", [StorageFull("no room"), ReadOnlyStore("read-only")])
+def test_an_export_is_given_by_a_store_that_takes_no_writes(client, orders, monkeypatch, fault):
+    orders("a", n=1)
+
+    def refuse(*_, **__):
+        raise fault
+
+    monkeypatch.setattr(Store, "pin", refuse)
+    monkeypatch.setattr(Store, "unpin", refuse)
+    *_, last = export(client)
+    assert last == {"records": 1, "revision": 1, "complete": True}
 
 
 def test_an_export_that_breaks_says_so_and_is_not_complete(client, orders, monkeypatch, api, make_key):

@@ -22,7 +22,7 @@ from apps.state.services.committing import commit, validation_failed
 from apps.state.services.doors import may_read, may_write
 from apps.state.stores import store
 from feltdb_engine import EngineError, Past
-from feltdb_engine.errors import ValidationFailed
+from feltdb_engine.errors import ReadOnlyStore, StorageError, ValidationFailed
 
 exports = threading.BoundedSemaphore(MAX_EXPORTS)
 imports = threading.BoundedSemaphore(MAX_IMPORTS)
@@ -77,10 +77,12 @@ class Export:
             store(self._call.namespace).unpin(self._pin)
 
     def _keep(self) -> None:
+        """Pin the moment, or renew the pin. Where nothing can be written, nothing is compacted either."""
         now = time.monotonic()
         if not self._renewed or now - self._renewed > EXPORT_PIN_RENEWED_S:
             until = time.time_ns() // 1_000_000 + EXPORT_PIN_S * 1000
-            store(self._call.namespace).pin(self._pin, self.revision, until)
+            with suppress(StorageError, ReadOnlyStore):
+                store(self._call.namespace).pin(self._pin, self.revision, until)
             self._renewed = now
 
 

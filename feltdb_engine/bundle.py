@@ -134,7 +134,7 @@ def check_snapshots(files: Files, path: Path, info: BackupInfo) -> None:
         try:
             for _ in snapshot.read(files, path / name, found.store_id, ref):
                 pass
-        except SnapshotDamaged as error:
+        except (SnapshotDamaged, OSError) as error:
             raise BackupInvalid(f"The snapshot {name} is damaged. {error}", file=name) from error
         if ref.until > info.position:
             raise BackupInvalid(f"The log ends before the snapshot {name} is whole.", file=name)

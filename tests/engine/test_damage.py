@@ -3,14 +3,17 @@
 import errno
 import time
 from pathlib import Path
+from typing import Any
 
+import lmdb
 import pytest
 
-from feltdb_engine import Store, errors, frame, positions
+from feltdb_engine import Retention, Store, errors, frame, limits, positions
 from feltdb_engine.frame import Chain, decode
 from feltdb_engine.locks import FileLock
 from feltdb_engine.segment import segment_name
 from feltdb_engine.verify import verify_log
+from feltdb_engine.view import View
 from tests.engine.disks import FailingFiles
 from tests.engine.kit import boot, operations, put, vanish
 
@@ -190,3 +193,92 @@ def test_a_commit_whose_force_another_holds_for_ever_forces_for_itself_unless_th
         assert late.value.committed in (False, "unknown")
         held.close()
         assert [one.key for one in operations(store)][:3] == ["a:1", "a:2", "a:3"]
+
+
+class Failing:
+    """A write transaction that fails at `commit`, after it took effect or before."""
+
+    def __init__(self, inner: Any, error: BaseException, *, after: bool) -> None:
+        self._inner, self._error, self._after = inner, error, after
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def commit(self) -> None:
+        if self._after:
+            self._inner.commit()
+        else:
+            self._inner.abort()
+        raise self._error
+
+
+@pytest.mark.parametrize("after", [True, False])
+def test_an_interrupt_inside_a_commit_leaves_all_of_it_or_nothing(
+    directory: Path, monkeypatch: pytest.MonkeyPatch, after: bool
+) -> None:
+    """Ctrl-C between two instructions: the caller is told of the interrupt, and the store goes on."""
+    with Store.open(directory, host=boot(1)) as store:
+        write = View.write
+        with monkeypatch.context() as patched:
+            patched.setattr(View, "write", lambda view: Failing(write(view), KeyboardInterrupt(), after=after))
+            with pytest.raises(KeyboardInterrupt):
+                store.commit([put("a:3", {})], transaction_id="t3")
+        assert (store.transaction("t3") is not None) == after
+        store.commit([put("a:4", {})])
+        assert [one.key for one in operations(store)] == ["a:1", "a:2", *(["a:3"] if after else []), "a:4"]
+        assert store.verify().good
+    with Store.open(directory, host=boot(2)) as store:
+        assert (store.get("a:3") is not None) == after and store.health().storage == "clean"
+
+
+@pytest.mark.parametrize("what", ["get", "commit", "rebuild_view", "page", "snapshot"])
+def test_a_view_that_panics_is_made_again_and_the_call_answered(
+    directory: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """As LMDB does after it could not put its root page back."""
+    with Store.open(directory, host=boot(1)) as store:
+        core = store._core
+        left = 1
+
+        def panic(*_arguments: Any, **_named: Any) -> Any:
+            nonlocal left
+            if left:
+                left -= 1
+                raise lmdb.PanicError("mdb_txn_begin: MDB_PANIC")
+            return original(*_arguments, **_named)
+
+        name = "write" if what in ("commit", "rebuild_view") else "read"
+        original = getattr(core.view, name)
+        if what == "get":
+            monkeypatch.setattr(store._reader, "_begin", panic)
+        else:
+            monkeypatch.setattr(core.view, name, panic, raising=False)
+        if what == "get":
+            assert store.get("a:1") is not None
+        elif what == "commit":
+            store.commit([put("a:3", {})])
+        elif what == "rebuild_view":
+            store.rebuild_view()
+        elif what == "page":
+            assert store.indexes("a") == []
+        else:
+            assert store.stats() is not None
+        assert left == 0 and store._core is not core, "it was made again"
+        assert store.get("a:2") is not None and store.verify().good
+
+
+def test_small_batches_change_nothing_in_what_is_made_again(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Store.open(directory, host=boot(1)) as store:
+        for number in range(30):
+            store.commit([put(f"b:{number}", {"n": number})])
+        told = list(operations(store))
+    monkeypatch.setattr(limits, "REBUILD_BATCH_BYTES", 300)
+    (directory / "view" / "data.mdb").unlink()
+    with Store.open(directory, host=boot(1)) as store:
+        assert list(operations(store)) == told and store.count("b") == 30
+        assert store.verify().good
+        store.compact(Retention(age_ms=None, bytes=0))
+        store.commit([put("b:30", {})])
+    (directory / "view" / "data.mdb").unlink()
+    with Store.open(directory, host=boot(1)) as store:
+        assert store.count("b") == 31 and store.verify().good

@@ -150,3 +150,38 @@ def test_a_view_that_was_to_be_made_again_while_it_is_rebuilt_is_made_again_once
             store.rebuild_view()
             store.renew()
         assert store.get("a:1") is not None and store.verify().good
+
+
+@pytest.mark.parametrize(
+    ("members", "kind"),
+    [
+        ({"import_id": ""}, errors.InvalidKey),
+        ({"import_id": "x" * (limits.IMPORT_ID_MAX_BYTES + 1)}, errors.InvalidKey),
+        ({"import_id": "i", "batch_lines": 0}, errors.InvalidValue),
+        ({"import_id": "i", "batch_lines": limits.TRANSACTION_MAX_MUTATIONS + 1}, errors.InvalidValue),
+        ({"import_id": "i", "mode": "merge"}, errors.InvalidValue),
+        ({"import_id": "i", "on_bad_row": "guess"}, errors.InvalidValue),
+        ({"import_id": "i", "collection": "no name"}, errors.InvalidKey),
+    ],
+)
+def test_an_import_that_cannot_be_said_is_refused_before_its_first_line(
+    store: Store, members: dict[str, Any], kind: type[errors.EngineError]
+) -> None:
+    def never() -> Any:
+        raise AssertionError("read")
+        yield b""
+
+    with pytest.raises(kind):
+        store.import_ndjson(never(), **members)
+    assert store.head().sequence == 0
+
+
+def test_names_beyond_those_a_process_remembers_are_checked_anew(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    from feltdb_engine import values
+
+    monkeypatch.setattr(limits, "NAMES_REMEMBERED", 2)
+    values._collections.clear()
+    for number in range(6):
+        store.commit([put(f"c{number}:1", {})])
+        assert len(values._collections) <= 3
+    assert [one.name for one in store.collections()] == [f"c{number}" for number in range(6)]

@@ -54,6 +54,8 @@ def answer(session: shapes.Session, asked: dict[str, object], before: float) -> 
     do = str(asked["do"])
     if do == "ready":
         return {}
+    if do == "compact":
+        return {"seconds": session.store.compact()}
     if do == "load":
         return shapes.load(session, int(str(asked["first"])), int(str(asked["last"])))
     if do == "memory":

@@ -51,6 +51,11 @@ class Process:
         self._child.stdin.close()
         self._child.wait()
 
+    def kill(self) -> None:
+        """End it as a crash does."""
+        self._child.kill()
+        self._child.wait()
+
 
 def together(processes: list[Process], do: str, **named: Any) -> list[Figures]:
     """Let several do the same at the same time."""

@@ -63,7 +63,6 @@ def _transaction(target: View, txn: Transaction, state: State, found: Frame) -> 
     live: dict[bytes, int] = {}
     last: dict[bytes, int] = {}
     versions: list[int] = []
-    inserts = 0
     pack = view.ENTRY.pack
     indexed = indexes.maintained(target, txn)
     for operation in payload.decode_operations(found.payload, head.offset, count):
@@ -84,12 +83,10 @@ def _transaction(target: View, txn: Transaction, state: State, found: Frame) -> 
             puts.append((key, entry + operation.value))
             if kind == payload.INSERT:
                 live[name] = live.get(name, 0) + 1
-                inserts += 1
                 if version > 1:
                     txn.delete(key, db=target.tombstones)
         versions.append(version)
-    puts.sort()
-    _put_records(target, txn, puts, inserts)
+    _put_records(target, txn, puts)
     for name, written in last.items():
         records, _, floor = view.collection(txn, name)
         counted = view.COLLECTION.pack(records + live.get(name, 0), written, floor)
@@ -118,19 +115,14 @@ def _index(target: View, txn: Transaction, kept: list[Maintained], operation: Lo
             txn.put(*now, db=target.index)
 
 
-def _put_records(target: View, txn: Transaction, puts: list[tuple[bytes, bytes]], inserts: int) -> None:
-    """Put sorted entries. New keys beyond all others are appended: pages are then filled, not split into halves."""
-    if not inserts and len(puts) < _BULK:
+def _put_records(target: View, txn: Transaction, puts: list[tuple[bytes, bytes]]) -> None:
+    if len(puts) < _BULK:
         for key, entry in puts:
             txn.put(key, entry, db=target.records)
         return
+    puts.sort()
     with txn.cursor(db=target.records) as cursor:
-        beyond = inserts > 0 and (not cursor.last() or cursor.key() < puts[0][0])
-        if len(puts) < _BULK:
-            for key, entry in puts:
-                cursor.put(key, entry, append=beyond)
-        else:
-            cursor.putmulti(puts, append=beyond)
+        cursor.putmulti(puts)
 
 
 def _starts_a_stride(found: Frame) -> bool:

@@ -40,6 +40,10 @@ class Contestant:
         """Return how many of up to `limit` records have that status and owner, decoded."""
         raise NotImplementedError
 
+    def compact(self) -> float:
+        """Let go of all history; return the seconds it took."""
+        raise NotImplementedError
+
     def close(self) -> None:
         """Let go of the files."""
         raise NotImplementedError

@@ -12,9 +12,15 @@ from typing import Any
 
 import orjson
 import pytest
+from django.core.signals import request_finished
+from django.db import close_old_connections
 from django.test import Client
 
 NAMESPACE = "test"
+
+
+_streams: list[Any] = []
+"""Streamed answers that the test at hand was given: what it does not read to the end is given up when it ends."""
 
 
 class ApiClient(Client):
@@ -28,7 +34,10 @@ class ApiClient(Client):
 
     def generic(self, method: str, path: str, *args: Any, **extra: Any) -> Any:
         """Send the request; the raw target comes along, as gunicorn gives it."""
-        return super().generic(method, path, *args, **{"RAW_URI": path, **extra})
+        answer = super().generic(method, path, *args, **{"RAW_URI": path, **extra})
+        if getattr(answer, "streaming", False):
+            _streams.append(answer)
+        return answer
 
     def call(self, method: str, path: str, body: Any = None, **extra: Any) -> Any:
         """Send `body` as compact JSON (bytes go as they are); no body at all when None."""
@@ -62,6 +71,10 @@ def _nothing_remembered() -> Iterator[None]:
     standing.forget_all()
     health.forget()
     yield
+    request_finished.disconnect(close_old_connections)  # the end of a stream ends no test's connection
+    while _streams:
+        _streams.pop().close()
+    request_finished.connect(close_old_connections)
 
 
 @pytest.fixture

@@ -77,3 +77,4 @@ COMPACTION_STEPS = (
     "sweep batch committed",
     "compaction done",
 )
+REWRITE_STEPS = ("rewrite begun", "rewrite copied", "rewrite in place")

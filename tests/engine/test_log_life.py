@@ -12,31 +12,13 @@ import pytest
 from feltdb_engine import Retention, Store, errors, limits
 from tests.engine import log_life
 from tests.engine.disks import FailingFiles, PowerCut, PowerCutFiles
-from tests.engine.hooks import HookedFiles
+from tests.engine.hooks import COMPACTION_STEPS, REWRITE_STEPS, HookedFiles
 from tests.engine.kit import boot, operations, put, vanish
 from tests.torture import seconds, timeout
 
 _processes = multiprocessing.get_context("forkserver")
 _processes.set_forkserver_preload(["tests.engine.log_life"])
-STEPS = (
-    "compaction begun",
-    "segment sealed",
-    "snapshot begun",
-    "snapshot block",
-    "snapshot written",
-    "snapshot forced",
-    "snapshot named",
-    "snapshot counts",
-    "floor raised",
-    "manifest switched",
-    "passed file removed",
-    "sweep batch",
-    "sweep batch committed",
-    "compaction done",
-    "rewrite begun",
-    "rewrite copied",
-    "rewrite in place",
-)
+STEPS = (*COMPACTION_STEPS, *REWRITE_STEPS)
 
 
 @pytest.fixture(autouse=True)

@@ -58,6 +58,15 @@ class ApiClient(Client):
         return self.call("PATCH", path, body, **extra)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_teardown() -> None:
+    """Give up the streams that a test left open, while it still may use the database."""
+    request_finished.disconnect(close_old_connections)  # the end of a stream ends no test's connection
+    while _streams:
+        _streams.pop().close()
+    request_finished.connect(close_old_connections)
+
+
 @pytest.fixture(autouse=True)
 def _nothing_remembered() -> Iterator[None]:
     """Keys verified and namespaces seen in one test mean nothing in the next."""
@@ -71,10 +80,6 @@ def _nothing_remembered() -> Iterator[None]:
     standing.forget_all()
     health.forget()
     yield
-    request_finished.disconnect(close_old_connections)  # the end of a stream ends no test's connection
-    while _streams:
-        _streams.pop().close()
-    request_finished.connect(close_old_connections)
 
 
 @pytest.fixture

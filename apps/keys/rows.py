@@ -71,9 +71,11 @@ class SecretRow(NamedTuple):
 
 
 def of_key(key_id: str, most: int) -> Sequence[SecretRow]:
-    """Return the newest secrets of the key, filled up to `most` with others' where there are fewer.
+    """Return `most` secrets: those of the key where there is one, filled up with others'.
 
-    So the database does the same for an id that is no key's, for a key's only secret and for a rotated key's two.
+    They are read in the order of keys' ids, from where this one is or would be, and from the oldest on where that ends
+    too soon. So the database does the same for an id that is no key's, for a key's only secret and for a rotated key's
+    two; of no key are there more than `most`.
     """
     return _fetch(_OF_KEY_ID, [key_id, most, most, most])
 
@@ -111,7 +113,7 @@ _COLUMNS = ", ".join(
 _SECRETS, _KEYS = KeySecret._meta.db_table, ApiKey._meta.db_table
 _ALL = f"SELECT {_COLUMNS} FROM {_SECRETS} s JOIN {_KEYS} k ON k.id = s.key_id"  # noqa: S608
 _OF_KEY_ID = f"""
-WITH own AS (SELECT id, 0 AS place FROM {_SECRETS} WHERE key_id = %s ORDER BY id DESC LIMIT %s),
+WITH own AS (SELECT id, 0 AS place FROM {_SECRETS} WHERE key_id >= %s ORDER BY key_id LIMIT %s),
      others AS (SELECT id, 1 AS place FROM {_SECRETS} WHERE id > 0 ORDER BY id LIMIT %s),
      wanted AS (SELECT id, place FROM own UNION ALL SELECT id, place FROM others ORDER BY place LIMIT %s)
 SELECT {_COLUMNS} FROM wanted w JOIN {_SECRETS} s ON s.id = w.id JOIN {_KEYS} k ON k.id = s.key_id ORDER BY w.place

@@ -41,6 +41,36 @@ class Durability:
         self._words = core.words
         self._thread = threading.Lock()
         self._lax = core.durability == "os"
+        self._head_word = positions.WRITTEN_SEQUENCE if self._lax else _DURABLE_SEQUENCE
+        self._alone = 0  # the last sequence that this process forced for itself, unpublished
+        self._alone_lock = threading.Lock()
+
+    def head(self, wanted: int = 0, deadline: float | None = None) -> int:
+        """The last sequence known to be durable. One that is written already and `wanted` is waited for.
+
+        Raises StorageFailed, DeadlineExceeded.
+        """
+        self.nudge()
+        known = self.published()
+        if known < wanted <= self._words[positions.WRITTEN_SEQUENCE]:
+            try:
+                self.wait_sequence(wanted, deadline)
+            except DeadlineExceeded as error:
+                raise DeadlineExceeded("The deadline passed before what was asked about was on disk.") from error
+            known = self.published()
+        return known
+
+    def published(self) -> int:
+        """The last sequence known to be durable, as far as this process knows without asking for more."""
+        return max(self._words[self._head_word], self._alone)
+
+    def wait(self, end: int, sequence: int, deadline: float | None = None) -> None:
+        """Return once the log is forced up to `end`, and the feed gives `sequence`, its last. Raises as `_wait`.
+
+        The two words are stored one after the other: what is forced is for a moment not yet in the feed.
+        """
+        self.wait_position(end, deadline)
+        self.wait_sequence(sequence, deadline)
 
     def wait_position(self, end: int, deadline: float | None = None) -> None:
         """Return once the log is forced up to `end`. Raises StorageFailed and DeadlineExceeded, both "unknown"."""
@@ -49,7 +79,7 @@ class Durability:
 
     def wait_sequence(self, sequence: int, deadline: float | None = None) -> None:
         """Return once everything up to `sequence` is forced. Raises as `wait_position`."""
-        if not self._lax and self._words[_DURABLE_SEQUENCE] < sequence:
+        if not self._lax and self._words[_DURABLE_SEQUENCE] < sequence and self._alone < sequence:
             self._wait(_DURABLE_SEQUENCE, sequence, deadline)
 
     def force_all(self, end: int) -> None:
@@ -119,9 +149,12 @@ class Durability:
         source = positions.WRITTEN if word == _DURABLE else positions.WRITTEN_SEQUENCE
         if words[source] < target:
             return False
+        sequence = words[positions.WRITTEN_SEQUENCE]  # before the position: see positions.py
         self.force(words[positions.WRITTEN])
         if words[positions.STATE] == positions.FAILED:
             raise failed("unknown")
+        with self._alone_lock:
+            self._alone = max(self._alone, sequence)
         return True
 
     def force(self, position: int) -> None:

@@ -33,14 +33,10 @@ class Feed:
         self._core = core
         self._words = core.words
         self._durability = durability
-        lax = core.durability == "os"
-        self._head_word = positions.WRITTEN_SEQUENCE if lax else positions.DURABLE_SEQUENCE
 
-    def head(self) -> Cursor:
-        """The last durable operation of this timeline."""
-        self._durability.nudge()
-        sequence = self._words[self._head_word]
-        return Cursor(instance_id=self._ancestry().current.hex(), sequence=sequence)
+    def head(self, wanted: int = 0) -> Cursor:
+        """The last durable operation of this timeline; `wanted` is waited for where it is written already."""
+        return Cursor(instance_id=self._ancestry().current.hex(), sequence=self._durability.head(wanted))
 
     def start(self) -> Cursor:
         """Before the oldest operation there is."""
@@ -64,8 +60,7 @@ class Feed:
         if not 1 <= limit <= limits.CHANGES_MAX_OPERATIONS:
             raise InvalidQuery(f"limit is between 1 and {limits.CHANGES_MAX_OPERATIONS}.", pointer="/limit")
         wanted = None if collections is None else {encode_collection(name) for name in collections}
-        self._durability.nudge()
-        head = self._words[self._head_word]
+        head = self._durability.head(0 if after is None else after.sequence, deadline)
         with self._core.view.read() as txn:
             ancestry = Ancestry(view.timelines(txn))
             floor = view.floor(txn)
@@ -130,16 +125,17 @@ class Feed:
 
     def wait_for_change(self, after: Cursor, timeout_s: float) -> bool:
         """True as soon as the durable head is beyond the cursor, False at the time-out."""
-        words, word = self._words, self._head_word
-        sequence, _ = self._ancestry().resolve(after, words[word])
+        words, durability = self._words, self._durability
         deadline = time.monotonic() + timeout_s
+        sequence, _ = self._ancestry().resolve(after, durability.head(after.sequence, deadline))
         pause = limits.FEED_POLL_MIN_S
-        while words[word] <= sequence:
+        while durability.published() <= sequence:
             left = deadline - time.monotonic()
             if left <= 0:
                 return False
-            if words[positions.WRITTEN_SEQUENCE] > sequence and pause >= limits.FEED_POLL_MAX_S:
-                self._durability.nudge()
+            written = words[positions.WRITTEN_SEQUENCE]
+            if written > sequence and pause >= limits.FEED_POLL_MAX_S:
+                durability.head(written, deadline)
             time.sleep(min(pause, left))
             pause = min(pause * 1.25, limits.FEED_POLL_MAX_S)
         return True

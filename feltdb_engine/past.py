@@ -9,7 +9,7 @@ import heapq
 import threading
 import time
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
@@ -28,7 +28,7 @@ from feltdb_engine.errors import (
     StoreRebuilding,
 )
 from feltdb_engine.guard import guarded
-from feltdb_engine.model import CollectionInfo, Record
+from feltdb_engine.model import CollectionInfo, Cursor, Record
 from feltdb_engine.moment import Moment, record
 from feltdb_engine.places import frame_of, frames_after
 from feltdb_engine.planner import Access
@@ -238,10 +238,11 @@ class Past(Questions):
             return moment.collections()
 
 
-def check_revision(core: Core, sequence: Any, head: int) -> None:
+def check_revision(core: Core, sequence: Any, head_of: Callable[[int], Cursor]) -> None:
     """That a revision can be asked about. Raises InvalidQuery, CursorAhead, FeedCompacted."""
     if type(sequence) is not int or sequence < 0:
         raise InvalidQuery("A revision is a sequence.", pointer="/as_of")
+    head = head_of(sequence).sequence
     if sequence > head:
         raise CursorAhead("This revision lies beyond the head.", head=head)
     with core.view.read() as txn:

@@ -134,7 +134,7 @@ class Reader:
             known = self.view.transaction(txn, digest)
         if known is not None:
             self._published(positions.WRITTEN, known.end)
-            self._durability.wait_position(known.end)
+            self._durability.wait(known.end, known.base + known.operations)
         return known
 
     def timelines(self) -> list[Timeline]:

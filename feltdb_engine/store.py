@@ -225,7 +225,7 @@ class Store(Upkeep, Rules, Transfer, Questions):
 
         Raises FeedCompacted, CursorAhead, InvalidQuery.
         """
-        check_revision(self._core, sequence, self._feed.head().sequence)
+        check_revision(self._core, sequence, self._feed.head)
         return Past(self, sequence)
 
     def snapshot(self) -> Past:

@@ -25,11 +25,12 @@ _TRIES = 3  # then values that are changed all the time are checked in the turn
 
 
 class Outcome(NamedTuple):
-    """What the turn brought, and the log position it rests on: nobody is told before that is durable."""
+    """What the turn brought, and the log position and sequence it rests on: nobody is told before these are durable."""
 
     answer: Decision | StoredTransaction
     state: State
     end: int
+    last: int
     refusal: EngineError | None = None
 
 
@@ -50,7 +51,7 @@ class Writer:
             outcome = (self._prepared if ahead else self._decided)(request, until)
         except Unproved:
             outcome = self._prepared(request, until)  # the first that this process hears of a contract
-        self._durability.wait_position(outcome.end, deadline)
+        self._durability.wait(outcome.end, outcome.last, deadline)
         self._prepare_ahead()
         if outcome.refusal is not None:
             raise outcome.refusal
@@ -80,7 +81,8 @@ class Writer:
 
     def own(self, act: Callable[[Transaction, State], Outcome], deadline: float) -> None:
         """Run a step of the engine's own in the turn, and be durable."""
-        self._durability.wait_position(self._turn(deadline, act).end)
+        outcome = self._turn(deadline, act)
+        self._durability.wait(outcome.end, outcome.last)
 
     def append_own(self, txn: Transaction, state: State, kind: int, content: bytes) -> Outcome:
         """Append a frame without operations, inside `own`."""
@@ -140,9 +142,9 @@ class Writer:
         except EngineError as refused:
             return nothing_done(state)._replace(refusal=refused)
         if isinstance(answer, StoredTransaction):
-            return Outcome(answer, state, answer.end)
+            return Outcome(answer, state, answer.end, answer.base + answer.operations)
         after = self._append_frame(txn, state, frame.TRANSACTION, answer.operations, answer.at_ms, answer.payload)
-        return Outcome(answer, state, after.position)
+        return Outcome(answer, state, after.position, after.sequence)
 
     def _append_frame(self, txn: Transaction, state: State, kind: int, count: int, at_ms: int, content: bytes) -> State:
         """Append one frame, behind a segment frame where a new segment begins with it."""
@@ -262,4 +264,4 @@ class Writer:
 
 def nothing_done(state: State) -> Outcome:
     """The outcome of a step that rests on this state and decided nothing."""
-    return Outcome(Decision(b"", 0, state.at_ms, (), ()), state, state.position)
+    return Outcome(Decision(b"", 0, state.at_ms, (), ()), state, state.position, state.sequence)

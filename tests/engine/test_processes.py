@@ -1,9 +1,11 @@
 """Several processes on one directory: stopped ones, killed ones, unfair ones, and a view that must be made again."""
 
 import os
+import queue
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,9 +13,10 @@ from pathlib import Path
 import lmdb
 import pytest
 
-from feltdb_engine import Store, errors, positions
+from feltdb_engine import Cursor, Store, errors, limits, positions
 from feltdb_engine.locks import FileLock
 from feltdb_engine.segment import segment_name
+from tests.engine.hooks import HookedFiles
 from tests.engine.kit import operations, put
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -261,3 +264,61 @@ def test_no_writer_starves(tmp_path: Path) -> None:
     assert min(counts) >= sum(counts) / len(counts) / 2, counts
     with Store.open(tmp_path / "s") as store:
         assert store.head().sequence == sum(counts)
+
+
+@pytest.mark.parametrize("step", ["force", "durable"])
+def test_what_was_acknowledged_is_in_the_feed_although_who_forces_is_stopped(
+    store: Store, others: list[Other], step: str
+) -> None:
+    others.append(other := Other(store._core.path, step))
+    other.go()
+    other.wait_stopped()
+    done = store.commit([put("a:1", {})])
+    beside = Store.open(store._core.path)  # another process, as far as it knows what was forced
+    for one in (store, beside):
+        last = Cursor(instance_id=done.instance_id, sequence=done.sequences[-1])
+        assert one.changes(last).operations == ()
+        before = Cursor(instance_id=done.instance_id, sequence=done.sequences[-1] - 1)
+        assert [operation.key for operation in one.changes(before).operations] == ["a:1"]
+        assert one.as_of(last.sequence).get("a:1") is not None
+        assert one.wait_for_change(before, 5)
+        with pytest.raises(errors.CursorAhead):
+            one.changes(Cursor(instance_id=done.instance_id, sequence=last.sequence + 1))
+    beside.close()
+
+
+def test_who_is_forced_for_by_another_is_told_no_sooner_than_the_feed_has_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "FORCE_PATIENCE_S", 0.3)
+    held, go_on = threading.Event(), threading.Event()
+
+    def hook(step: str) -> None:
+        if armed and step == "durable":
+            held.set()
+            assert go_on.wait(20)
+
+    armed = False
+    store = Store.open(tmp_path / "store", files=HookedFiles(hook))
+    told: queue.Queue[int] = queue.Queue()
+
+    def commit(name: str) -> None:
+        told.put(store.commit([put(f"a:{name}", {})]).sequences[-1])
+
+    threads = [threading.Thread(target=commit, args=(name,)) for name in ("1", "2")]
+    with store._durability._thread:  # both are written before one of them forces for both
+        for thread in threads:
+            thread.start()
+        while store._core.words[positions.WRITTEN_SEQUENCE] < 2:
+            time.sleep(0.001)
+        armed = True
+    assert held.wait(20)
+    last = told.get(timeout=20)
+    instance = store.health().instance_id
+    assert store.changes(Cursor(instance_id=instance, sequence=last)).head >= last
+    given = store.changes(Cursor(instance_id=instance, sequence=last - 1)).operations
+    assert last in [operation.sequence for operation in given]
+    go_on.set()
+    for thread in threads:
+        thread.join()
+    store.close()

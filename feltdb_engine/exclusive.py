@@ -100,6 +100,7 @@ def _recover(core: Core, *, fresh: bool) -> None:
     words[positions.STATE] = positions.RECOVERING if broken else positions.RENEW if renew else positions.CLOSED
     if broken:
         recovery.rehome(core.log, durable)
+    _refuse_another_start(core)
     core.view, damaged = _view(core, known, vouching, trusted=not broken and not renew)
     state = recovery.settle(core, durable, all_forced=same_boot and not broken)
     building.finish(core.view)
@@ -185,6 +186,18 @@ def _refuse_without_manifest(options: Options) -> None:
         )
 
 
+def _refuse_another_start(core: Core) -> None:
+    """Raise LogCorrupt where the log does not begin as the manifest says: one of them is of another directory."""
+    if not core.log.begins_at(core.manifest.start):
+        raise LogCorrupt(
+            f"The log does not go on from where {manifest.NAME} says that it begins. Put back the files that belong "
+            "together, or restore a backup.",
+            segment=manifest.NAME,
+            offset=0,
+            sequence=core.manifest.start.sequence,
+        )
+
+
 def _view(core: Core, known: Trust | None, vouching: Trust | None, *, trusted: bool) -> tuple[View, list[SnapshotRef]]:
     """The view as it is, where it can be trusted, or one to be filled; and the snapshots found damaged meanwhile.
 
@@ -238,7 +251,12 @@ def _is_the_same(core: Core, known: Trust) -> bool:
 
 
 def _agrees(core: Core, state: State, known: Trust) -> bool:
-    """Whether the view ends with a frame the log has; after another boot, with the very one it was closed at."""
+    """Whether the view ends with a frame the log has; after another boot, with the very one it was closed at.
+
+    One to which no frame was applied says of no log that it is its view; making it again costs nothing.
+    """
+    if state.begin == state.position:
+        return False
     same_boot = known.boot_id == core.options.host.boot_id.hex()
     if not same_boot and (state.position, state.crc) != (known.position, known.crc):
         return False

@@ -143,6 +143,12 @@ class Log:
         first = FrameReader(self).at(start)
         return first is not None and payload.segment_matches(first.payload, self.store_id, start, self.capacity)
 
+    def begins_at(self, start: Chain) -> bool:
+        """Whether the oldest segment kept, where its first frame can be read, goes on from `start`."""
+        at = self.next_start(start.position) if start.position else 0
+        first = FrameReader(self).at(at)
+        return first is None or frame.follows(first, start._replace(position=at))
+
     def frames(self, chain: Chain) -> Iterator[Frame]:
         """The whole frames that go on from `chain`, up to the first place where none does."""
         reader = FrameReader(self)

@@ -178,6 +178,10 @@ class View:
         """
         with self.env.begin(write=True) as txn:
             self._databases(txn, create=False)
+            reached = state(txn)
+            floor(txn)
+            if len(timelines(txn)) != reached.timeline:
+                raise lmdb.CorruptedError("the view lacks a timeline")
 
     def _databases(self, txn: Transaction, *, create: bool) -> None:
         self.records = self.env.open_db(b"records", txn=txn, create=create)
@@ -248,7 +252,7 @@ def empty_state(chain: Chain) -> State:
 def state(txn: Transaction) -> State:
     """How far the view is. Raises `lmdb.Error` where this is no view of ours."""
     data = txn.get(STATE_KEY)
-    if data is None:
+    if data is None or len(data) != STATE.size:
         raise lmdb.CorruptedError("the view has no state")
     return State(*STATE.unpack(data))
 
@@ -256,7 +260,7 @@ def state(txn: Transaction) -> State:
 def floor(txn: Transaction) -> Floor:
     """Where the log begins and what is forgotten. Raises `lmdb.Error` where this is no view of ours."""
     data = txn.get(FLOOR_KEY)
-    if data is None:
+    if data is None or len(data) != FLOOR.size:
         raise lmdb.CorruptedError("the view has no floor")
     return unpack_floor(data)
 
@@ -312,13 +316,15 @@ def pins(txn: Transaction) -> dict[str, tuple[int, int]]:
 
 
 def timelines(txn: Transaction) -> list[Timeline]:
-    """All timelines of the log, oldest first."""
+    """All timelines of the log, oldest first. Raises `lmdb.Error` where this is no view of ours."""
     found = []
     with txn.cursor() as cursor:
         cursor.set_range(TIMELINE_PREFIX)
         for key, data in cursor:
             if not key.startswith(TIMELINE_PREFIX):
                 break
+            if len(data) != TIMELINE.size:
+                raise lmdb.CorruptedError("a timeline of the view cannot be read")
             instance, parent, fork, _ = TIMELINE.unpack(data)
             found.append(Timeline(instance, parent if any(parent) else None, fork))
     return found

@@ -1,61 +1,82 @@
-"""`python -m benchmarks.work`: durable work through the services, one by one and in batches, and as its table grows.
+"""`python -m benchmarks.work`: durable work through the services, one by one, in batches, and as its table grows.
 
-Everything in one run on one database (SQLite, forced at each commit), so that the ratios mean something whatever the
-machine: create, claim, start, complete one by one against batches of 50; a claim at 1,000 ready rows against one at
-100,000 (`--rows 1000000` for more). Rounds alternate; medians (for a claim the lower quartile) are printed, and the
-query plan that explains the growth.
+Everything in one run on one database that forces each commit (SQLite, or the PostgreSQL server of --postgres), so that
+the ratios mean something whatever the machine. Slices take turns: create, claim, start, complete one by one, the same
+with claim and start in one step as our own worker does, in batches of 50, and the Rust reference one by one if it is
+built. Then a claim, an idle poll and a heartbeat with 1,000 rows against --rows, with the plans that explain them.
+Medians are printed (for growth the lower quartile: a busy disk's pauses would hide what the table's size costs).
 """
 
 import argparse
-import os
 import statistics
-import tempfile
 import time
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+from benchmarks.database import Reference, instance, plans, settle
+
 _BATCH = 50
+_TIMES = 60
 
 
 def main() -> None:
-    """Read the options, measure in a temporary data directory, print."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.work", description=__doc__)
-    parser.add_argument("--lives", type=int, default=200, help="workloads of one round (default 200)")
-    parser.add_argument("--rounds", type=int, default=3, help="alternated rounds (default 3)")
-    parser.add_argument(
-        "--rows", type=int, default=100_000, help="ready rows that the table grows to (default 100,000)"
+    """Read the options, measure over an instance that is thrown away, print."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.work", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.add_argument("--lives", type=int, default=150, help="workloads of one slice (default 150)")
+    parser.add_argument("--rounds", type=int, default=5, help="slices of each (default 5)")
+    parser.add_argument("--rows", type=int, default=1_000_000, help="rows that the table grows to (default 1,000,000)")
+    parser.add_argument(
+        "--postgres", default="", metavar="URL", help="measure on this server, in a database of its own"
+    )
+    parser.add_argument("--only", choices=["rates", "growth"], help="only this half")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="feltdb-bench-") as folder:
-        os.environ["FELTDB_DATA_DIR"] = folder
-        os.environ["DJANGO_SETTINGS_MODULE"] = "feltsite.settings"
-        import django
-        from django.core.management import call_command
-
-        django.setup()
-        call_command("migrate", verbosity=0)
-        compare(options.lives, options.rounds)
-        growth(options.rows)
+    with instance(options.postgres) as folder:
+        if options.only != "growth":
+            rates(options.lives, options.rounds, folder)
+        if options.only != "rates":
+            growth(options.rows)
 
 
-def compare(lives: int, rounds: int) -> None:
-    """Print lifecycles a second, one by one and in batches, and their ratio."""
-    single, batched = [], []
+def rates(lives: int, rounds: int, folder: Path) -> None:
+    """Print lifecycles a second of each way, and their ratios to the first."""
+    reference = Reference(folder) if Reference.there() else None
+    ways: dict[str, Callable[[int], float]] = {
+        "one by one": lambda number: lives / timed(lambda: one_by_one(f"one-{number}", lives, start=False)),
+        "one by one, claim and start in one": lambda number: (
+            lives / timed(lambda: one_by_one(f"two-{number}", lives, start=True))
+        ),
+        f"in batches of {_BATCH}": lambda number: lives / timed(lambda: in_batches(f"many-{number}", lives)),
+    }
+    if reference is not None:
+        ways["rust reference, one by one"] = lambda number: reference.rate(
+            "lifecycles", first=number * lives, count=lives
+        )
+    one_by_one("warm", 20, start=False)
+    found: dict[str, list[float]] = {name: [] for name in ways}
     for number in range(rounds):
-        single.append(lives / timed(lambda number=number: one_by_one(f"one-{number}", lives)))
-        batched.append(lives / timed(lambda number=number: in_batches(f"many-{number}", lives)))
-    one, many = statistics.median(single), statistics.median(batched)
-    print(f"one by one: {one:,.0f} lifecycles/s; in batches of {_BATCH}: {many:,.0f}; ratio {many / one:.1f}")
+        names = list(ways)
+        for name in names[number % len(names) :] + names[: number % len(names)]:
+            found[name].append(ways[name](number))
+    for name, each in found.items():
+        ratios = [mine / base for mine, base in zip(each, found["one by one"], strict=True)]
+        print(f"{name}: {statistics.median(each):,.0f} lifecycles/s, {statistics.median(ratios):.2f} of one by one")
+    if reference is not None:
+        reference.end()
 
 
-def one_by_one(mark: str, lives: int) -> None:
-    """Create, claim, start and complete, each alone."""
+def one_by_one(mark: str, lives: int, *, start: bool) -> None:
+    """Create, claim, start and complete, each alone; `start`: the claim starts."""
     from apps.workloads import services
     from apps.workloads.clock import now_ms
 
     for number in range(lives):
         services.admit(command(mark, f"{mark}-{number}"), now_ms=now_ms())
-        (claim,) = services.claim_next(asking(mark, 1, start=False), now_ms=now_ms())
-        services.start(claim.fence, now_ms=now_ms())
+        (claim,) = services.claim_next(asking(mark, 1, start=start), now_ms=now_ms())
+        if not start:
+            services.start(claim.fence, now_ms=now_ms())
         services.complete(claim.fence, completion(claim), now_ms=now_ms())
 
 
@@ -72,34 +93,90 @@ def in_batches(mark: str, lives: int) -> None:
 
 
 def growth(rows: int) -> None:
-    """Print what a claim costs with few and with many ready rows, and by which plan its rows are found."""
-    from django.db import connection
-
+    """Print what is done at every moment of a worker's life with few and with many rows, and by which plans."""
     from apps.workloads import services
     from apps.workloads.clock import now_ms
 
-    costs = []
+    costs: dict[str, list[float]] = {}
     made = 0
+    create("growth", 0, 1)
+    create("over", 0, 1)
+    over()
     for size in (1_000, rows):
-        create("growth", made, size)
+        began = time.perf_counter()
+        multiply(made, size)
         made = size
+        settle()
+        print(f"{size:,} ready and as many finished rows, made in {time.perf_counter() - began:.0f} s")
+        (held,) = services.claim_next(asking("growth", 1, start=True), now_ms=now_ms())
+        calls: dict[str, Callable[[], Any]] = {
+            "a claim": lambda: services.claim_next(asking("growth", 1, start=False), now_ms=now_ms()),
+            "an idle poll": lambda: services.claim_next(asking("over", 1, start=False), now_ms=now_ms()),
+            "an idle look of a worker": lambda: services.ready_definitions(
+                now_ms=now_ms(), capabilities=frozenset({"over"}), declared=lambda namespace, name: False
+            ),
+            "a heartbeat": lambda held=held: services.heartbeat(held.fence, extend_ms=600_000, now_ms=now_ms()),
+            "an idle sweep": lambda: services.sweep(now_ms=now_ms()),
+        }
+        for name, call in calls.items():
+            spent = [timed(call) for _ in range(_TIMES)]
+            costs.setdefault(name, []).append(1000 * statistics.quantiles(spent, n=4)[0])
+    for name, (few, many) in costs.items():
+        print(f"{name}: {few:.2f} ms with 1,000, {many:.2f} ms with {rows:,}; ratio {many / few:.2f}")
+    for name, call in calls.items():
+        print(f"{name}:")
+        plans(call)
+
+
+def over() -> None:
+    """Make the one row of the mark "over" a finished one; what is copied from it is finished, too."""
+    from apps.workloads.models import Workload
+
+    Workload.objects.filter(definition_id="over").update(state="SUCCEEDED", history_length=4)
+
+
+def multiply(first: int, last: int) -> None:
+    """Copy the rows of the two marks, each with its request, so that there are `last` of each: the database does it."""
+    from django.db import connection
+
+    from apps.workloads.models import Request, Workload
+
+    counted = f"WITH RECURSIVE n(n) AS (VALUES({first + 1}) UNION ALL SELECT n + 1 FROM n WHERE n < {last})"
+    series = f"({counted} SELECT n FROM n) AS n"
+    for mark in ("growth", "over"):
+        row = Workload.objects.get(workload_id=_first(mark))
+        changed = {"workload_id": f"'{mark}-' || n"}
+        _copy(Workload, f"t.id = {row.pk}", series, changed, leave="id")
+        request = Request._meta.db_table
+        columns = [field.column for field in Request._meta.concrete_fields]
+        values = {"workload_id": "w.id", "idempotency_key": "w.workload_id"}
+        picked = ", ".join(values.get(column, f't."{column}"') for column in columns)
+        named = ", ".join(f'"{column}"' for column in columns)
         with connection.cursor() as cursor:
-            cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # what loading left to do is not the claim's cost
-        spent = []
-        for _ in range(100):
-            begun = time.perf_counter()
-            services.claim_next(asking("growth", 1, start=False), now_ms=now_ms())
-            spent.append(1000 * (time.perf_counter() - begun))
-        # The lower quartile: a busy disk's pauses would hide what the table's size costs.
-        costs.append(statistics.quantiles(spent, n=4)[0])
-        print(f"a claim at {size:,} rows: {costs[-1]:.2f} ms")
-    print(f"ratio {costs[1] / costs[0]:.2f}")
+            cursor.execute(
+                f'INSERT INTO "{request}" ({named}) SELECT {picked} FROM "{request}" t, "{Workload._meta.db_table}" w '
+                f"WHERE t.workload_id = {row.pk} AND w.workload_id LIKE '{mark}-%' "
+                f'AND NOT EXISTS (SELECT 1 FROM "{request}" r WHERE r.workload_id = w.id)'
+            )
+
+
+def _first(mark: str) -> str:
+    from apps.workloads.models import Workload
+
+    return str(Workload.objects.filter(definition_id=mark).order_by("pk").values_list("workload_id", flat=True)[0])
+
+
+def _copy(model: Any, where: str, series: str, changed: dict[str, str], *, leave: str) -> None:
+    from django.db import connection
+
+    columns = [field.column for field in model._meta.concrete_fields if field.column != leave]
+    picked = ", ".join(changed.get(column, f't."{column}"') for column in columns)
+    named = ", ".join(f'"{column}"' for column in columns)
     with connection.cursor() as cursor:
         cursor.execute(
-            'EXPLAIN QUERY PLAN SELECT * FROM "workloads_workload" WHERE "lane_id" = 1 AND "state" = \'READY\' '
-            'AND "waiting_on" = 0 AND "eligible_at_ms" <= 9 ORDER BY "eligible_at_ms", "id" LIMIT 1'
+            f'INSERT INTO "{model._meta.db_table}" ({named}) SELECT {picked} '
+            f'FROM "{model._meta.db_table}" t, {series} WHERE {where}'
         )
-        print("plan:", "; ".join(str(step[3]) for step in cursor.fetchall()))
 
 
 def create(mark: str, begin: int, end: int) -> None:
@@ -130,7 +207,13 @@ def asking(mark: str, most: int, *, start: bool) -> Any:
     from apps.workloads.commands import ClaimNext
 
     return ClaimNext(
-        namespace="default", worker_id="w", principal="w", capabilities=frozenset({mark}), max=most, start=start
+        namespace="default",
+        worker_id="w",
+        principal="w",
+        capabilities=frozenset({mark}),
+        max=most,
+        start=start,
+        lease_ms=3_600_000,
     )
 
 
@@ -141,7 +224,7 @@ def completion(claim: Any) -> Any:
     return Completion(result_id=f"result-{claim.workload_id}", output={"done": True})
 
 
-def timed(work: Any) -> float:
+def timed(work: Callable[[], Any]) -> float:
     """Return the seconds that something takes."""
     begun = time.perf_counter()
     work()

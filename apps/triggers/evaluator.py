@@ -180,7 +180,7 @@ class Evaluator:
     def _lease(self, namespace: str, kept: _Namespace) -> bool:
         """Hold the lease for at least half its time from now; False while another evaluator has it."""
         now = self._clock()
-        if kept.lease_until_ms - now > LEASE_MS // 2:
+        if LEASE_MS // 2 < kept.lease_until_ms - now <= LEASE_MS:
             return True
         kept.lease_until_ms = now + LEASE_MS if leases.take(namespace, self._holder, now_ms=now) else 0
         return kept.lease_until_ms > 0

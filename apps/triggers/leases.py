@@ -22,7 +22,9 @@ def take(namespace: str, holder: str, *, now_ms: int) -> bool:
     """Take the lease, or keep it, for `LEASE_MS` from now. False while another holder's has not ended."""
     until = now_ms + LEASE_MS
     lease = EvaluatorLease.objects.filter(pk=namespace)
-    if lease.filter(Q(holder=holder) | Q(expires_at_ms__lte=now_ms)).update(holder=holder, expires_at_ms=until):
+    # One that ends later than any taken now could was taken before the clock was set back: nobody waits for it.
+    over = Q(expires_at_ms__lte=now_ms) | Q(expires_at_ms__gt=until + LEASE_MS)
+    if lease.filter(Q(holder=holder) | over).update(holder=holder, expires_at_ms=until):
         return True
     other = lease.values_list("holder", flat=True).first()
     if other is not None:

@@ -110,3 +110,11 @@ def other_world(world: World) -> Callable[[str], World]:
     from apps.keys.services import ensure_namespace
 
     return lambda name: World(ensure_namespace(name).name)
+
+
+@pytest.fixture
+def copies(world: World, tmp_path: Path) -> Any:
+    """What keeps the world's store and database and puts them back, apart from each other."""
+    from tests.triggers.apart import Copies
+
+    return Copies(world, tmp_path)

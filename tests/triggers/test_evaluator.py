@@ -96,6 +96,19 @@ def test_a_lease_keeps_a_second_evaluator_out_until_it_ends(
     assert len(world.workloads()) == 1
 
 
+def test_a_lease_taken_before_the_clock_was_set_back_keeps_nobody_out(
+    world: Any, make: Callable[..., Evaluator], clock: Clock
+) -> None:
+    clock.seconds += 7200
+    world.define()
+    drain(make(holder="other-host:1:a"))
+    clock.seconds -= 3600
+    world.put("orders", "1", {})
+    drain(make(holder="other-host:1:b"))
+    assert len(world.workloads()) == 1
+    assert EvaluatorLease.objects.get().holder == "other-host:1:b"
+
+
 def test_the_lease_of_a_process_that_is_gone_is_free_at_once(world: Any) -> None:
     dead = leases.holder_here("x").replace(f":{os.getpid()}:", f":{GONE_PID}:")
     assert leases.take("test", dead, now_ms=0)

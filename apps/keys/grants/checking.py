@@ -7,7 +7,7 @@ The order is fixed, and the first thing that does not hold is the answer:
      3 known               issued here                                  GRANT_INVALID
      4 binding             subject, tenant, application                 GRANT_SCOPE_DENIED
      5 address             the one spelling, in this application        GRANT_INVALID
-     6 time and status     not from the future, not past, ACTIVE        GRANT_INVALID, _EXPIRED, _REVOKED
+     6 time and status     not from the future *, not past, ACTIVE      GRANT_INVALID, _EXPIRED, _REVOKED
      7 record              this instance's own: not revoked, this form  GRANT_REVOKED, GRANT_INVALID
      8 authority           capability (literal) and a covering scope    GRANT_SCOPE_DENIED
      9 constraints         against the whole context                    GRANT_SCOPE_DENIED
@@ -15,6 +15,9 @@ The order is fixed, and the first thing that does not hold is the answer:
     11 its parent          2, 3, 6 to 10 for the parent's own subject, and the child is narrower; and so on upwards
 
 The walk upwards is a loop with a bound on its length; an ancestor met twice ends it.
+
+* Asked of a grant that somebody presents. One that this instance looks up among its own was issued by its own clock: if
+that was set back since, the grant is as good as it was, and neither triggers are blocked nor work is buried for it.
 """
 
 from collections.abc import Iterator, Mapping
@@ -85,7 +88,7 @@ def decide(value: Any, question: Question, *, ring: Ring, now_ms: int) -> Decisi
     try:
         signed = read_signed(value)
         grant_id = signed.grant.id
-        check_allows(signed, question, ring=ring, now_ms=now_ms)
+        check_allows(signed, question, ring=ring, now_ms=now_ms, presented=True)
     except GrantRefused as refused:
         return _decision(question, now_ms, grant_id, code=refused.code, reason=refused.message)
     return _decision(question, now_ms, grant_id, code=ALLOWED, reason="the grant allows this")
@@ -99,7 +102,7 @@ def check_standing(row: IssuedGrant, *, ring: Ring, now_ms: int) -> int:
     ends_at_ms = row.expires_at_ms
     for link, child in _chain(row.signed(), row):
         check_signature(link.signed, ring)
-        _check_link(link, now_ms)
+        _check_link(link, now_ms, presented=False)
         _check_origin(link, now_ms)
         if child is not None:
             rules.check_narrower(child.signed.grant, link.signed.grant)
@@ -128,7 +131,7 @@ def why_dead(value: Any, *, ring: Ring, now_ms: int) -> GrantRefused | None:
     return None
 
 
-def check_allows(signed: SignedGrant, question: Question, *, ring: Ring, now_ms: int) -> None:
+def check_allows(signed: SignedGrant, question: Question, *, ring: Ring, now_ms: int, presented: bool) -> None:
     """Raise GrantRefused unless the grant allows what is asked, by the order above."""
     check_signature(signed, ring)
     row = _known(signed)
@@ -137,7 +140,7 @@ def check_allows(signed: SignedGrant, question: Question, *, ring: Ring, now_ms:
         grant = link.signed.grant
         if child is not None:
             check_signature(link.signed, ring)
-        _check_link(link, now_ms)
+        _check_link(link, now_ms, presented=presented)
         rules.check_authority(grant, question.capability, question.resource)
         rules.check_constraints(grant.constraints, grant.subject, question.context)
         _check_origin(link, now_ms)
@@ -182,8 +185,10 @@ def _chain(signed: SignedGrant, row: IssuedGrant) -> Iterator[tuple[_Link, _Link
     raise GrantInvalid(f"the grant stands on more than {MAX_DEPTH} others")
 
 
-def _check_link(link: _Link, now_ms: int) -> None:
+def _check_link(link: _Link, now_ms: int, *, presented: bool) -> None:
     """Check time, status and revocation; and that the stored form is the one that was given."""
+    if presented:
+        rules.check_begun(link.signed.grant, now_ms)
     rules.check_time_and_status(link.signed.grant, now_ms)
     if link.row.revoked_at_ms is not None:
         raise GrantRevoked("the grant is revoked")

@@ -90,7 +90,7 @@ def check_allows(
         context=Context(environment=environment, workload_id=workload_id),
     )
     ring = shared_ring(now_ms=now_ms)
-    checking.check_allows(signed, question, ring=ring, now_ms=now_ms)
+    checking.check_allows(signed, question, ring=ring, now_ms=now_ms, presented=False)
     ends_at_ms = checking.check_standing(row, ring=ring, now_ms=now_ms)
     if grant.constraints.workload_id is None:  # else the answer is this work's alone
         _remember(key, grant_id, current, ends_at_ms)

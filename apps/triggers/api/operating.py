@@ -8,7 +8,7 @@ from rest_framework.response import Response
 from apps.keys.views import KeyedRequest, KeyedView
 from apps.state import reading
 from apps.triggers import services
-from apps.triggers.api import described
+from apps.triggers.api import described, described_operating
 from apps.triggers.api.views import READ, WRITE, answer, require_reading
 from apps.triggers.limits import DRY_RUN_MAX_SAMPLES, DRY_RUN_SAMPLES, MAX_CURSOR_CHARS, MAX_REASON_CHARS
 from apps.workloads.clock import now_ms
@@ -94,7 +94,7 @@ class ResumeView(_OperateView):
 class RebaseView(_OperateView):
     """Put a trigger's cursor elsewhere."""
 
-    @described.rebase_trigger
+    @described_operating.rebase_trigger
     def post(self, request: KeyedRequest, trigger: str) -> Response:
         """Rebase it."""
         return answer(self.do(request, trigger, services.rebase, {"to": ("to", _place)}))
@@ -103,7 +103,7 @@ class RebaseView(_OperateView):
 class SkipView(_OperateView):
     """Pass one change over."""
 
-    @described.skip_change
+    @described_operating.skip_change
     def post(self, request: KeyedRequest, trigger: str) -> Response:
         """Give a quarantined change up, or let the trigger pass over one it has not come to."""
         change = self.do(request, trigger, services.skip, {"change": ("change_id", _place)})
@@ -113,7 +113,7 @@ class SkipView(_OperateView):
 class RetryView(_OperateView):
     """Make the work of a quarantined change."""
 
-    @described.retry_change
+    @described_operating.retry_change
     def post(self, request: KeyedRequest, trigger: str) -> Response:
         """Retry it by the trigger as it is defined now."""
         made = self.do(request, trigger, services.retry, {"change": ("change_id", _place)})
@@ -123,7 +123,7 @@ class RetryView(_OperateView):
 class ReplayView(_OperateView):
     """Evaluate old changes once more."""
 
-    @described.replay_trigger
+    @described_operating.replay_trigger
     def post(self, request: KeyedRequest, trigger: str) -> Response:
         """Order a replay; evaluators carry it on."""
         needed = {"from": ("start_from", _place), "to": ("end_at", _place)}
@@ -134,7 +134,7 @@ class ReplayView(_OperateView):
 class CancelReplayView(_OperateView):
     """End a replay where it stands."""
 
-    @described.cancel_replay
+    @described_operating.cancel_replay
     def post(self, request: KeyedRequest, trigger: str, number: int) -> Response:
         """Cancel it; what it has made stays."""
 
@@ -150,7 +150,7 @@ class DryRunView(KeyedView):
     scopes = {"POST": READ}
     empty_body: ClassVar[Any] = {}
 
-    @described.dry_run_trigger
+    @described_operating.dry_run_trigger
     def post(self, request: KeyedRequest, trigger: str) -> Response:
         """Run it over the real feed; nothing is written."""
         members = reading.an_object(request.data, "", frozenset({"definition", "from", "samples"}))

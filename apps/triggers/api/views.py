@@ -9,7 +9,7 @@ from apps.keys.permissions import require_collection, require_scope
 from apps.keys.views import KeyedRequest, KeyedView
 from apps.state import cursors, inputs, reading
 from apps.triggers import services
-from apps.triggers.api import described
+from apps.triggers.api import described, described_operating
 from apps.triggers.limits import MAX_CURSOR_CHARS
 from apps.triggers.models import Trigger
 from apps.workloads.clock import now_ms
@@ -145,7 +145,7 @@ class RevisionsView(_PageView):
 class ReplaysView(_PageView):
     """Old changes evaluated once more."""
 
-    @described.list_replays
+    @described_operating.list_replays
     def get(self, request: KeyedRequest, trigger: str) -> Response:
         """Page through the trigger's replays."""
         return self.page(
@@ -158,7 +158,7 @@ class ExplainView(KeyedView):
 
     scopes = {"GET": READ}
 
-    @described.explain_trigger
+    @described_operating.explain_trigger
     def get(self, request: KeyedRequest, trigger: str) -> Response:
         """Take the decision on one change apart. It shows members of the record."""
         reading.known_parameters(request.query_params, "change")

@@ -5,7 +5,7 @@ caller's transaction; `admit` is one request in a transaction of its own. The id
 idempotency scope (tenant, application, requester, key), so asking again finds what the first asking made.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,7 +13,7 @@ from django.db import IntegrityError, transaction
 
 from apps.http import canonical_json
 from apps.keys.principal import Principal
-from apps.workloads import bell, deadlines, errors, identity, limits
+from apps.workloads import bell, deadlines, errors, identity, limits, statements
 from apps.workloads.commands import Admission, CreateWorkload
 from apps.workloads.errors import WorkloadError
 from apps.workloads.fields import Text
@@ -106,12 +106,11 @@ def admit_many(commands: Sequence[CreateWorkload | Prepared], *, now_ms: int) ->
     batch = [row if isinstance(row, Prepared) else prepare(row) for row in commands]
     if len(batch) > limits.MAX_BATCH:
         raise errors.invalid(f"a batch holds at most {limits.MAX_BATCH} requests")
-    known = {
-        row.workload_id: row
-        for row in Workload.objects.filter(workload_id__in={row.workload_id for row in batch})
-        .select_related("request")
-        .defer("request__input", "request__authorization_snapshot")
-    }
+    # In one order and once each: batches of one size share a statement.
+    asked = list(dict.fromkeys(row.workload_id for row in batch))
+    known = {row.workload_id: row for row in statements.fetch(Workload, workload_id=asked)}
+    if known:
+        _with_requests(known.values())
     fresh: dict[str, Prepared] = {}
     for row in batch:
         if row.workload_id not in known:
@@ -129,6 +128,13 @@ def admit_many(commands: Sequence[CreateWorkload | Prepared], *, now_ms: int) ->
     return admissions
 
 
+def _with_requests(rows: Iterable[Workload]) -> None:
+    """Read what requests are compared by: not their inputs."""
+    by_pk = {row.pk: row for row in rows}
+    for request in Request.objects.filter(pk__in=by_pk).defer("input", "authorization_snapshot"):
+        by_pk[request.pk].request = request
+
+
 def _insert(batch: list[Prepared], now_ms: int) -> dict[str, Workload]:
     lanes = _lanes(batch)
     rows = {row.workload_id: _workload(row, lanes[row.lane_key], now_ms) for row in batch}
@@ -136,10 +142,10 @@ def _insert(batch: list[Prepared], now_ms: int) -> dict[str, Workload]:
     for row in rows.values():
         row.waiting_on = sum(met_at_ms is None for _, _, met_at_ms in waits.get(row.workload_id, ()))
         row.due_at_ms = deadlines.due_at_ms(row)
-    Workload.objects.bulk_create(rows.values())
-    Request.objects.bulk_create([_request(row, rows[row.workload_id]) for row in batch])
-    Event.objects.bulk_create([_event(row, rows[row.workload_id], now_ms) for row in batch])
-    Dependency.objects.bulk_create(
+    statements.insert_named(list(rows.values()), "workload_id")
+    statements.insert([_request(row, rows[row.workload_id]) for row in batch])
+    statements.insert([_event(row, rows[row.workload_id], now_ms) for row in batch])
+    statements.insert(
         [
             Dependency(
                 child=rows[child],
@@ -180,8 +186,9 @@ def _lanes(batch: list[Prepared]) -> dict[tuple[str, str], Lane]:
 
 
 def _find_lanes(wanted: dict[tuple[str, str], CreateWorkload]) -> dict[tuple[str, str], Lane]:
-    rows = Lane.objects.filter(namespace__in={key[0] for key in wanted}, digest__in={key[1] for key in wanted})
-    return {(lane.namespace, lane.digest): lane for lane in rows}
+    namespaces, digests = sorted({key[0] for key in wanted}), sorted({key[1] for key in wanted})
+    found = statements.fetch(Lane, namespace=namespaces, digest=digests)
+    return {(lane.namespace, lane.digest): lane for lane in found}
 
 
 def _workload(row: Prepared, lane: Lane, now_ms: int) -> Workload:

@@ -6,21 +6,28 @@ only the heads of the lanes it takes from, however much work there is that is do
 
 from collections.abc import Callable, Collection, Iterable
 from itertools import groupby
+from typing import Any
 
 from django.db import transaction
-from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from apps.workloads import deadlines, errors, identity, limits, statements
 from apps.workloads.commands import Claim, ClaimById, ClaimNext
-from apps.workloads.models import Attempt, Dependency, Lane, NamespaceHold, Request, Workload
+from apps.workloads.models import Attempt, Dependency, Lane, Request, Workload
 from apps.workloads.services import authority, holds, placement, validation
 from apps.workloads.services.fencing import attempt_id, in_time
 from apps.workloads.services.moving import Move, commit_together, deciding_anew, load
 from apps.workloads.states import Approval, AttemptStatus, State
 
 ACTOR = "claim"
-_CLAIMABLE = {"state": State.READY, "waiting_on": 0}
-_HEAD = 'AND "eligible_at_ms" <= %s ORDER BY "eligible_at_ms", "id" LIMIT %s'
+_WORK, _LANE = Workload._meta.db_table, Lane._meta.db_table
+# What the partial index over claimable work is made of, written as it is there: SQLite would else plan each time anew.
+_CLAIMABLE = f'"state" = \'{State.READY}\' AND "waiting_on" = 0 AND "eligible_at_ms" <= %s'
+_HEAD = f'AND {_CLAIMABLE} ORDER BY "eligible_at_ms", "id" LIMIT %s'
+# S608: made of the names of our own tables alone.
+_OPEN = (
+    f'AND EXISTS (SELECT 1 FROM "{_WORK}" WHERE "lane_id" = "{_LANE}"."id" AND {_CLAIMABLE}) '  # noqa: S608
+    f'{holds.NOT_HELD} ORDER BY "priority" DESC, "id"'
+)
 
 
 @deciding_anew
@@ -71,7 +78,9 @@ def claim_next(command: ClaimNext, *, now_ms: int) -> list[Claim]:
     _check_capabilities_known(command.capabilities)
     if not 1 <= command.max <= limits.MAX_BATCH:
         raise errors.invalid(f"must be 1 to {limits.MAX_BATCH}", pointer="/max")
-    lanes = _open_lanes(Q(namespace=command.namespace), command.capabilities, command.definitions, now_ms)
+    narrowed: dict[str, Any] = {} if command.definitions is None else {"definition_id": list(command.definitions)}
+    open_lanes = statements.fetch(Lane, _OPEN, [now_ms], namespace=command.namespace, **narrowed)
+    lanes = [lane for lane in open_lanes if command.capabilities.issuperset(lane.capabilities)]
     worker = placement.placeable(command.namespace, command.worker_id, now_ms=now_ms)
     lanes = [lane for lane in authority.standing_lanes(lanes, now_ms=now_ms) if placement.takes(worker, lane)]
     if not lanes:
@@ -102,9 +111,9 @@ def ready_definitions(
     The one with the best priority comes first. A process runs what it has installed (`capabilities`) and what the
     namespace itself declares: `declared(namespace, definition)`.
     """
-    where = Q() if namespaces is None else Q(namespace__in=namespaces)
+    narrowed: dict[str, Any] = {} if namespaces is None else {"namespace": list(namespaces)}
     found: dict[str, set[str]] = {}
-    for lane in _ready_lanes(where, now_ms):
+    for lane in statements.fetch(Lane, _OPEN, [now_ms], **narrowed):
         needed = set(lane.capabilities) - capabilities
         if lane.definition_id not in capabilities:
             if not needed <= {lane.definition_id} or not declared(lane.namespace, lane.definition_id):
@@ -115,28 +124,12 @@ def ready_definitions(
     return {namespace: frozenset(names) for namespace, names in found.items()}
 
 
-def _ready_lanes(where: Q, now_ms: int) -> QuerySet[Lane]:
-    """Return the lanes that have claimable work and are not held, best priority first."""
-    claimable = Workload.objects.filter(
-        lane=OuterRef("pk"), state=State.READY, waiting_on=0, eligible_at_ms__lte=now_ms
-    )
-    held = NamespaceHold.objects.values("namespace")
-    return Lane.objects.filter(where).filter(Exists(claimable)).exclude(namespace__in=held).order_by("-priority", "pk")
-
-
 def _lane(row: Workload) -> Lane:
     """Return the work's lane; raises the refusal while its namespace is held."""
     found = statements.fetch(Lane, holds.NOT_HELD, id=row.lane_id)
     if not found:
         holds.check(row.namespace)
     return found[0] if found else statements.get(Lane, id=row.lane_id)
-
-
-def _open_lanes(where: Q, capabilities: frozenset[str], definitions: Collection[str] | None, now_ms: int) -> list[Lane]:
-    """Return the lanes this worker may take from that have claimable work, best priority first."""
-    if definitions is not None:
-        where &= Q(definition_id__in=definitions)
-    return [lane for lane in _ready_lanes(where, now_ms) if capabilities.issuperset(lane.capabilities)]
 
 
 def _take(lanes: Iterable[Lane], most: int, now_ms: int) -> list[Workload]:
@@ -147,9 +140,7 @@ def _take(lanes: Iterable[Lane], most: int, now_ms: int) -> list[Workload]:
     for _, equals in groupby(lanes, key=lambda lane: lane.priority):
         heads: list[Workload] = []
         for lane in equals:
-            heads += statements.fetch(
-                Workload, _HEAD, [now_ms, most - len(taken)], skip_locked=True, lane_id=lane.pk, **_CLAIMABLE
-            )
+            heads += statements.fetch(Workload, _HEAD, [now_ms, most - len(taken)], skip_locked=True, lane_id=lane.pk)
         heads.sort(key=lambda row: (row.eligible_at_ms, row.pk))
         # Work whose time is up or whose budget is gone is the sweep's: it never goes to a worker.
         good = [row for row in heads if row.budget_used < row.max_attempts and not deadlines.passed(row, now_ms)]

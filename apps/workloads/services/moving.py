@@ -5,7 +5,6 @@ A service reads the row, decides, and builds a `Move` outside any transaction; `
 another writer was first nothing is written and the service decides anew (`deciding_anew`).
 """
 
-import copy
 import functools
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -39,7 +38,7 @@ class Move:
     def __init__(self, row: Workload, now_ms: int) -> None:
         self.row = row
         self.now_ms = now_ms
-        self.after = copy.copy(row)
+        self.after = statements.copied(row)
         self.events: list[Event] = []
         self._guards: dict[str, Any] = {}
         self._look_soon = False

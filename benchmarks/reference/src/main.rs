@@ -3,6 +3,8 @@
 //! Optional. Build it with `cargo build --release --ignore-rust-version` in this folder; `make bench` then takes it
 //! along. Everything a shape needs is made before its clock starts, as in `shapes.py`.
 
+mod work;
+
 use feltdb::{AtomicMutation, DurabilityMode, FeltDb, JsonCasResult};
 use serde_json::{json, Value};
 use std::collections::HashMap;
@@ -43,6 +45,7 @@ fn value(number: u64, generation: u64) -> Value {
 
 struct Session {
     db: FeltDb,
+    folder: PathBuf,
     records: u64,
     fresh: u64,
     turn: u64,
@@ -145,6 +148,11 @@ impl Session {
                 }
                 json!({"rate": count as f64 / began.elapsed().as_secs_f64()})
             }
+            "lifecycles" => work::lifecycles(&self.db, asked["first"].as_u64().unwrap(), asked["count"].as_u64().unwrap()),
+            "evaluate" => {
+                let (triggers, changes) = (asked["triggers"].as_u64().unwrap(), asked["changes"].as_u64().unwrap());
+                work::evaluate(&self.db, &self.folder, triggers, changes)
+            }
             "memory" => json!({"mb": own_memory_mb()}),
             "ready" => json!({}),
             _ => json!({}),
@@ -207,7 +215,7 @@ fn main() {
                 db.create_equality_index("items", "status").expect("index");
                 db.create_equality_index("items", "owner").expect("index");
             }
-            session = Some(Session { db, records, fresh: records, turn: 0, transactions: 0 });
+            session = Some(Session { db, folder: folder.clone(), records, fresh: records, turn: 0, transactions: 0 });
             if asked["do"] == "open" {
                 continue;
             }

@@ -10,7 +10,14 @@ from hypothesis import strategies as st
 from apps.keys.grants.errors import DelegationInvalid, GrantExpired, GrantInvalid, GrantRevoked
 from apps.keys.grants.form import Constraints, Grant, GrantSubject, Resource
 from apps.keys.grants.limits import MAX_CLOCK_SKEW_MS
-from apps.keys.grants.rules import Context, check_narrower, check_time_and_status, first_looser, first_unmet
+from apps.keys.grants.rules import (
+    Context,
+    check_begun,
+    check_narrower,
+    check_time_and_status,
+    first_looser,
+    first_unmet,
+)
 
 AGENT = GrantSubject("agent", "a")
 PARENT = Grant(
@@ -151,7 +158,9 @@ def test_time_and_status_hold_to_the_millisecond_and_only_active_is_active(
 ) -> None:
     grant = replace(PARENT, **change)
     if refusal is None:
+        check_begun(grant, now_ms)
         check_time_and_status(grant, now_ms)
         return
     with pytest.raises(refusal):
+        check_begun(grant, now_ms)
         check_time_and_status(grant, now_ms)

@@ -10,7 +10,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from apps.keys.audit.models import AuditEvent
-from apps.keys.grants import keyring, limits, services
+from apps.keys.grants import keyring, limits, services, standing
 from apps.keys.grants.errors import DelegationInvalid, GrantInvalid, GrantRefused
 from apps.keys.grants.form import CONTRACT_VERSION, Constraints, Grant, GrantSubject
 from apps.keys.grants.keyring import KeyRingFile, shared_ring
@@ -116,6 +116,17 @@ def test_row_24_the_future_begins_where_two_hosts_clocks_may_differ(holder: Hold
     grant = give(holder().principal)
     assert ask(grant, now_ms=NOW_MS - MAX_CLOCK_SKEW_MS).allowed
     assert ask(grant, now_ms=NOW_MS - MAX_CLOCK_SKEW_MS - 1).code == "GRANT_INVALID"
+
+
+def test_a_grant_that_is_looked_up_here_holds_also_when_the_clock_was_set_back_since(
+    holder: Holder, give: Give
+) -> None:
+    grant = give(holder().principal).signed().grant
+    before = NOW_MS - 3_600_000
+    standing.forget_all()
+    assert standing.refusal(grant.tenant_id, grant.id, now_ms=before) is None
+    standing.forget_all()
+    assert standing.refusal(grant.tenant_id, grant.id, now_ms=grant.expires_at * 1000) is not None
 
 
 def test_row_25_a_check_writes_nothing_anywhere(holder: Holder, give: Give, ask: Ask, settings: Any) -> None:

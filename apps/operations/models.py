@@ -1,4 +1,4 @@
-"""Which worker processes there are. Work itself is kept alive by leases; these rows are only for people to see."""
+"""Which worker processes there are, and what was done to keep the instance in order: for people to see."""
 
 from django.db import models
 
@@ -33,3 +33,46 @@ class WorkerProcess(models.Model):
 
     def __str__(self) -> str:
         return self.worker_id
+
+
+class UpkeepRun(models.Model):
+    """One compaction or backup that was begun: who, when, how it ended, and its report. The newest are kept.
+
+    `report` is the JSON of what was done; `ended_at_ms` is null while it runs, and for ever where its process died.
+    """
+
+    class Kind(models.TextChoices):
+        """What was done."""
+
+        COMPACTION = "compaction", "compaction"
+        BACKUP = "backup", "backup"
+
+    class Outcome(models.TextChoices):
+        """How it ended."""
+
+        DONE = "done", "done"
+        FAILED = "failed", "failed"
+
+    kind = models.CharField(max_length=16, choices=Kind.choices)
+    subject = models.CharField(max_length=1_000)
+    actor = models.CharField(max_length=MAX_NAME_CHARS)
+    started_at_ms = models.BigIntegerField()
+    ended_at_ms = models.BigIntegerField(null=True, blank=True)
+    outcome = models.CharField(max_length=16, choices=Outcome.choices, blank=True, default="")
+    message = models.CharField(max_length=1_000, blank=True, default="")
+    report = models.TextField(blank=True, default="")
+
+    class Meta:
+        ordering = ["-id"]
+        constraints = [
+            models.CheckConstraint(condition=models.Q(kind__in=["compaction", "backup"]), name="upkeep_kind_known"),
+            models.CheckConstraint(
+                condition=models.Q(ended_at_ms__isnull=True, outcome="")
+                | models.Q(ended_at_ms__isnull=False, outcome__in=["done", "failed"]),
+                name="upkeep_outcome_when_ended",
+            ),
+        ]
+        indexes = [models.Index(fields=["kind", "subject", "-id"], name="upkeep_newest")]
+
+    def __str__(self) -> str:
+        return f"{self.kind} of {self.subject}"

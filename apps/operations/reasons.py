@@ -70,6 +70,10 @@ REASONS: dict[str, Known] = {
         A, "Changes matched and could not become work: see the trigger's quarantine, retry or skip each."
     ),
     "DEAD_LETTERS": Known(A, "Work has failed for good: see the dead letters in the console, retry or discard them."),
+    "COMPACTION_FAILED": Known(
+        A, "Read why with the run on the storage page, put it right, then run 'manage.py compact --namespace NAME'."
+    ),
+    "BACKUP_OLD": Known(A, "Make one: 'manage.py backup create'; see that what makes them by the clock still runs."),
     "DATA_DIR_EXPOSED": Known(A, "Take the rights of others away: chmod -R go-rwx on the data directory's secrets."),
     "SECRETS_LOST": Known(
         A, "Stop the instance and bring its secrets back: manage.py secrets import FILE; docs/keys.md, section Secrets."

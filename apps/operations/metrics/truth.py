@@ -14,8 +14,9 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from apps.http.errors import ApiError
+from apps.operations.models import UpkeepRun
 from apps.operations.reasons import REASONS
-from apps.operations.services import liveness
+from apps.operations.services import liveness, upkeep
 from apps.operations.services.health import Observation, observe
 from apps.operations.services.liveness import Life
 from apps.triggers import services as triggers
@@ -47,6 +48,7 @@ class Truth(Collector):
             yield from list(_workers())
             yield from list(_work([each.namespace for each in seen.stores[:MAX_NAMESPACES]]))
             yield from list(_triggers())
+            yield from list(_upkeep([each.namespace for each in seen.stores[:MAX_NAMESPACES]]))
         except (DatabaseError, InterfaceError, ApiError):
             failed = 1
         yield _gauge(
@@ -80,15 +82,34 @@ def _stores(seen: Observation) -> Iterator[Metric]:
         "feltdb_store_undurable_bytes", "Bytes of the log written and not yet forced.", labels=["namespace"]
     )
     log = GaugeMetricFamily("feltdb_store_log_bytes", "Bytes of the log written since it began.", labels=["namespace"])
+    compacted = GaugeMetricFamily(
+        "feltdb_store_compacted_operations", "Operations that compaction has let go of.", labels=["namespace"]
+    )
     clean = GaugeMetricFamily("feltdb_store_clean", "1 where the store was seen clean.", labels=["namespace"])
     for each in seen.stores:
         clean.add_metric([each.namespace], int(each.health is not None and each.health.storage == "clean"))
         if each.health is not None:
             head.add_metric([each.namespace], each.health.head)
+            compacted.add_metric([each.namespace], each.health.floor)
             history.add_metric([each.namespace], each.health.head - each.health.floor)
             waiting.add_metric([each.namespace], max(0, each.health.written - each.health.durable))
             log.add_metric([each.namespace], each.health.written)
-    yield from (head, history, waiting, log, clean)
+    yield from (head, history, compacted, waiting, log, clean)
+
+
+def _upkeep(namespaces: list[str]) -> Iterator[Metric]:
+    ages = GaugeMetricFamily(
+        "feltdb_compaction_age_seconds", "Since the last compaction that succeeded.", labels=["namespace"]
+    )
+    now = now_ms()
+    for namespace in namespaces:
+        done_ms = upkeep.last_done_ms(UpkeepRun.Kind.COMPACTION, namespace)
+        if done_ms is not None:
+            ages.add_metric([namespace], max(0, now - done_ms) / 1000)
+    yield ages
+    done_ms = upkeep.last_done_ms(UpkeepRun.Kind.BACKUP, upkeep.INSTANCE)
+    if done_ms is not None:
+        yield _gauge("feltdb_backup_age_seconds", "Since the last backup that succeeded.", max(0, now - done_ms) / 1000)
 
 
 def _workers() -> Iterator[Metric]:

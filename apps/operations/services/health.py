@@ -16,7 +16,7 @@ from apps.http import budget
 from apps.http.errors import ApiError
 from apps.keys.models import Namespace
 from apps.operations.reasons import Reason, reason
-from apps.operations.services import liveness
+from apps.operations.services import liveness, upkeep
 from apps.operations.services.liveness import Life
 from apps.operations.services.probing import Probed, probe
 from apps.triggers import services as triggers
@@ -164,6 +164,7 @@ def _control_plane(names: list[str], probed: list[Probed]) -> Iterator[Reason]:
             yield reason("WORK_WAITING", f"namespace {name}", text)
     if not names:
         return
+    yield from upkeep.reasons(names)
     yield from _triggers(names, {each.namespace for each in probed if each.health}, now)
     if not anyone and (waits_for_a_worker or TriggerCursor.objects.filter(live=True).exists()):
         yield reason("WORKER_MISSING", "workers", "work or active triggers are there, and no worker process is alive")

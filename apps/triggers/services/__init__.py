@@ -5,6 +5,7 @@ caller (`apps.workloads.clock.now_ms()`).
 """
 
 from apps.triggers.evaluation.batches import TriggeredWorkload
+from apps.triggers.evaluation.pins import needed_from
 from apps.triggers.services.aside import quarantined, retry, skip
 from apps.triggers.services.defining import Defined, define, revise
 from apps.triggers.services.evaluating import evaluate_namespace
@@ -53,6 +54,7 @@ __all__ = [
     "list_triggers",
     "look",
     "namespaces_apart",
+    "needed_from",
     "pause",
     "quarantine_document",
     "quarantined",

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from feltdb_engine import limits, payload, view
 from feltdb_engine.core import Core
-from feltdb_engine.errors import DeadlineExceeded, InvalidCursor, InvalidQuery
+from feltdb_engine.errors import CursorAhead, DeadlineExceeded, FeedCompacted, InvalidCursor, InvalidQuery
 from feltdb_engine.feed import _operations
 from feltdb_engine.model import Operation
 from feltdb_engine.places import frame_of
@@ -74,3 +74,24 @@ def history(
         raise DeadlineExceeded("The deadline passed before an operation was read.", from_sequence=sequence)
     reader.settle(newest, deadline)
     return History(operations=tuple(operations), next_sequence=sequence if sequence > floor.sequence else None)
+
+
+def transaction_at(
+    core: Core, reader: Reader, sequence: int, head: int, *, deadline: float | None
+) -> tuple[Operation, ...]:
+    """The operations of the transaction that holds a sequence, in order.
+
+    Raises InvalidQuery, CursorAhead, FeedCompacted, DeadlineExceeded.
+    """
+    if type(sequence) is not int or sequence < 1:
+        raise InvalidQuery("An operation's sequence is an integer, 1 or more.", pointer="/sequence")
+    if sequence > head:
+        raise CursorAhead("This sequence lies beyond the head.", head=head)
+    with core.view.read() as txn:
+        floor = view.floor(txn)
+        found = frame_of(core, txn, floor, sequence) if sequence > floor.sequence else None
+        if found is None:
+            raise FeedCompacted("This operation is gone.", floor=floor.sequence, head=head)
+        instance = Ancestry(view.timelines(txn)).instance_at(found.last)
+    reader.settle(found.last, deadline)
+    return tuple(_operations(found, found.base, None, instance))

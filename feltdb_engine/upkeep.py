@@ -150,6 +150,16 @@ class Upkeep:
         )
 
     @guarded
+    def transaction_at(self, sequence: int, *, deadline: float | None = None) -> tuple[Operation, ...]:
+        """The operations of the transaction that holds a sequence, in order. Keyed.
+
+        Raises InvalidQuery, CursorAhead, FeedCompacted, DeadlineExceeded.
+        """
+        return histories.transaction_at(
+            self._core, self._reader, sequence, self._feed.head().sequence, deadline=deadline
+        )
+
+    @guarded
     def provenance(self, collection: str, id: str) -> Operation | None:
         """The operation a record owes its present state to (its delete, where it is gone), or None. Keyed."""
         found = histories.history(self._core, self._reader, collection, id, limit=1, from_sequence=None, deadline=None)

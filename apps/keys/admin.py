@@ -26,6 +26,7 @@ from apps.keys.grants import admin as _grant_pages  # noqa: F401  (registers its
 from apps.keys.models import ApiKey, Namespace
 from apps.keys.principal import Principal
 from apps.keys.scopes import EVERYTHING, SCOPES
+from apps.keys.sessions import admin as _session_pages  # noqa: F401  (registers its page)
 
 
 def acting(request: HttpRequest) -> Principal:

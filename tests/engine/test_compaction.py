@@ -87,6 +87,9 @@ def test_history_ends_at_the_floor(made: Store) -> None:
         assert [one.sequence for one in found.operations] == kept and found.next_sequence is None
         first = made.provenance("a", str(id))
         assert first is not None and first.sequence == kept[0]
+        assert made.transaction_at(kept[0])[0] == found.operations[0]
+    with pytest.raises(errors.FeedCompacted):
+        made.transaction_at(floor)
     made.compact(NOTHING, now_ms=1 << 50)
     assert made.provenance("a", "1") is None and made.history("a", "1").operations == ()
     assert made.get("a:1") is not None

@@ -50,3 +50,19 @@ def test_provenance_is_the_last_operation_also_of_a_deleted_record(store: Store)
     store.commit([delete("a:1")], transaction_id="gone")
     found = store.provenance("a", "1")
     assert found is not None and (found.kind, found.transaction_id, found.value) == ("delete", "gone", {"n": 1})
+
+
+def test_a_transaction_is_found_whole_by_any_sequence_of_it(store: Store) -> None:
+    store.commit([put("a:1", {"n": 1})])
+    store.commit([put("a:2", {}), delete("b:none"), put("b:1", {}), delete("a:1")], transaction_id="three")
+    store.commit([put("a:3", {})])
+    expected = tuple(one for one in operations(store) if one.transaction_id == "three")
+    assert [one.sequence for one in expected] == [2, 3, 4]
+    for sequence in (2, 3, 4):
+        assert store.transaction_at(sequence) == expected
+    assert [one.sequence for one in store.transaction_at(5)] == [5]
+    with pytest.raises(errors.CursorAhead):
+        store.transaction_at(6)
+    for wrong in (0, -1, True, 1.0):
+        with pytest.raises(errors.InvalidQuery):
+            store.transaction_at(wrong)  # type: ignore[arg-type]

@@ -66,3 +66,52 @@ def make_dead(make_work: Callable[..., Workload]) -> Callable[..., Workload]:
         return Workload.objects.get(pk=work.pk)
 
     return make
+
+
+@pytest.fixture
+def one_of_each(make_dead: Any, make_key: Any, namespace: str) -> dict[Any, Any]:
+    """Return a row of every model the console shows."""
+    from apps.keys.grants.services import issue_for
+    from apps.keys.models import ApiKey, AuditEvent, HumanSession, IssuedGrant, Namespace, Operator
+    from apps.keys.principal import operator
+    from apps.keys.sessions.services import open_session
+    from apps.keys.verify import principal_for
+    from apps.triggers.models import Trigger, TriggerQuarantine
+    from apps.triggers.services import define
+    from apps.workloads.clock import now_ms
+
+    dead, key = make_dead(), make_key().key
+    document = {
+        "trigger_id": "t",
+        "source_collection": "c",
+        "change_kind": "insert",
+        "target_capability": "identity",
+    }
+    trigger = define(namespace, document, by=operator("tests"), now_ms=NOW_MS).trigger
+    quarantined = TriggerQuarantine.objects.create(
+        trigger=trigger,
+        namespace=namespace,
+        instance_id="i",
+        sequence=1,
+        record_key="c:1",
+        change_kind="insert",
+        content_hash="0",
+        trigger_revision=1,
+        code="WORKLOAD_INVALID",
+        message="no",
+        at_ms=NOW_MS,
+    )
+    grant = issue_for(principal_for(key), tenant_id=namespace, application_id="app", now_ms=NOW_MS)
+    person = Operator.objects.get(username="admin")
+    session = open_session(person, now_ms=now_ms()).session
+    return {
+        ApiKey: key,
+        HumanSession: session,
+        AuditEvent: AuditEvent.objects.latest("pk"),
+        IssuedGrant: IssuedGrant.objects.get(grant_id=grant.grant.id),
+        Namespace: Namespace.objects.get(pk=namespace),
+        Operator: person,
+        Trigger: trigger,
+        TriggerQuarantine: quarantined,
+        Workload: dead,
+    }

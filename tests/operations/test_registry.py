@@ -10,10 +10,6 @@ from django.test import Client
 from django.urls import reverse
 
 from apps.http.pages.readonly import ReadOnlyAdmin
-from apps.keys.principal import operator
-from apps.triggers.models import Trigger, TriggerQuarantine
-from apps.triggers.services import define
-from tests.operations.conftest import NOW_MS
 
 BOOKKEEPING = {"sessions.Session", "admin.LogEntry"}
 
@@ -23,48 +19,6 @@ def everything() -> str:
     models = [model for model in apps.get_models() if model._meta.label not in BOOKKEEPING]
     rows = [row for model in models for row in model._default_manager.order_by("pk")]
     return serializers.serialize("json", rows)
-
-
-@pytest.fixture
-def one_of_each(make_dead: Any, make_key: Any, namespace: str) -> dict[Any, Any]:
-    """Return a row of every model the console shows."""
-    from apps.keys.grants.services import issue_for
-    from apps.keys.models import ApiKey, AuditEvent, IssuedGrant, Namespace, Operator
-    from apps.keys.verify import principal_for
-    from apps.workloads.models import Workload
-
-    dead, key = make_dead(), make_key().key
-    document = {
-        "trigger_id": "t",
-        "source_collection": "c",
-        "change_kind": "insert",
-        "target_capability": "identity",
-    }
-    trigger = define(namespace, document, by=operator("tests"), now_ms=NOW_MS).trigger
-    quarantined = TriggerQuarantine.objects.create(
-        trigger=trigger,
-        namespace=namespace,
-        instance_id="i",
-        sequence=1,
-        record_key="c:1",
-        change_kind="insert",
-        content_hash="0",
-        trigger_revision=1,
-        code="WORKLOAD_INVALID",
-        message="no",
-        at_ms=NOW_MS,
-    )
-    grant = issue_for(principal_for(key), tenant_id=namespace, application_id="app", now_ms=NOW_MS)
-    return {
-        ApiKey: key,
-        AuditEvent: AuditEvent.objects.latest("pk"),
-        IssuedGrant: IssuedGrant.objects.get(grant_id=grant.grant.id),
-        Namespace: Namespace.objects.get(pk=namespace),
-        Operator: Operator.objects.get(username="admin"),
-        Trigger: trigger,
-        TriggerQuarantine: quarantined,
-        Workload: dead,
-    }
 
 
 def test_every_registered_model_is_read_only(console: Client, one_of_each: dict[Any, Any]) -> None:

@@ -83,6 +83,21 @@ def capped(count: int, cap: int = COUNT_CAP) -> str:
     return f"{count:,}" if count <= cap else f"{cap:,}+"
 
 
+def in_bytes(count: int) -> str:
+    """Return a number of bytes in the unit that fits: `812 bytes`, `1.5 MiB`."""
+    if count < 1024:
+        return f"{count} bytes"
+    power = min(4, (count.bit_length() - 1) // 10)
+    return f"{count / 1024**power:.1f} {('KiB', 'MiB', 'GiB', 'TiB')[power - 1]}"
+
+
+def json_preview(value: Any, chars: int) -> str:
+    """Return the beginning of the value as JSON in one line; as much of a large one is made readable as is shown."""
+    raw = orjson.dumps(value)
+    text = seen(raw[: chars * 4].decode(errors="ignore"))
+    return text if len(raw) <= chars * 4 and len(text) <= chars else text[: chars - 1] + "\u2026"
+
+
 def json_text(value: Any, *, max_chars: int = JSON_CHARS) -> tuple[str, bool]:
     """Return the value as indented JSON with numbers as stored, and whether it had to be cut."""
     text = seen(orjson.dumps(value, option=orjson.OPT_INDENT_2).decode())

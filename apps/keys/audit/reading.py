@@ -61,11 +61,17 @@ def page(
 
 def export(reader: Principal, filters: Filters) -> Iterator[bytes]:
     """Give every event that is there now, oldest first, one JSON line each; in pages, so that nothing is held open."""
+    for events in batches(reader, filters):
+        yield b"".join(line(event) for event in events)
+
+
+def batches(reader: Principal, filters: Filters) -> Iterator[list[AuditEvent]]:
+    """Give every event that is there now, oldest first, some at a time."""
     last = AuditEvent.objects.aggregate(last=Max("pk"))["last"] or 0
     chosen = visible(reader).filter(**filters.conditions(), pk__lte=last).order_by("pk")
     after = 0
     while events := list(chosen.filter(pk__gt=after)[: limits.EXPORT_PAGE]):
-        yield b"".join(line(event) for event in events)
+        yield events
         after = events[-1].pk
 
 

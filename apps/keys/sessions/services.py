@@ -92,12 +92,30 @@ def sign_out(principal: Principal, *, now_ms: int) -> None:
     """End the session in every process before this returns. Raises ApiError CONFLICT for a caller without one."""
     if principal.session_id is None:
         raise ApiError("CONFLICT", "This is a key, not a session; keys are revoked.")
+    _end(principal.session_id, principal, now_ms=now_ms)
+
+
+def end(session: HumanSession, *, by: Principal, now_ms: int) -> bool:
+    """End somebody's session in every process before this returns; False where it had ended. Not in a transaction."""
+    return _end(session.pk, by, now_ms=now_ms)
+
+
+def _end(session_id: str, by: Principal, *, now_ms: int) -> bool:
     with epoch.shared().moving(), transaction.atomic(durable=True):
-        ended = HumanSession.objects.filter(pk=principal.session_id, ended_at_ms__isnull=True).update(
-            ended_at_ms=now_ms
-        )
+        ended = HumanSession.objects.filter(pk=session_id, ended_at_ms__isnull=True).update(ended_at_ms=now_ms)
         if ended:
-            record(principal, "session.ended", target=principal.session_id, at_ms=now_ms)
+            record(by, "session.ended", target=session_id, at_ms=now_ms)
+    return bool(ended)
+
+
+def state_of(session: HumanSession, *, now_ms: int) -> str:
+    """Return ended, expired, void (the person was stopped, or has another password since) or live."""
+    if session.ended_at_ms is not None:
+        return "ended"
+    if now_ms >= session.expires_at_ms:
+        return "expired"
+    person = session.person
+    return "live" if person.is_active and hmac.compare_digest(session.person_mark, _mark(person)) else "void"
 
 
 def looked_up(given: token.Token, *, now_ms: int) -> tuple[Principal, int] | None:

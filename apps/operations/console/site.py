@@ -11,7 +11,17 @@ from django.template.response import TemplateResponse
 from django.urls import NoReverseMatch, URLPattern, URLResolver, path, reverse
 
 from apps.keys.console import namespace_choice
-from apps.operations.console import dashboard, dead_letters, records, search, sign_in, storage
+from apps.operations.console import (
+    changes,
+    contract,
+    dashboard,
+    dead_letters,
+    ledger,
+    records,
+    search,
+    sign_in,
+    storage,
+)
 from apps.workloads.clock import now_ms
 
 
@@ -48,6 +58,9 @@ NAVIGATION: Sequence[tuple[str, Sequence[Entry]]] = (
         "Data",
         (
             Entry(label="Records", url_name="collections", permission="keys.view_namespace"),
+            Entry(label="Changes", url_name="changes", permission="keys.view_namespace"),
+            Entry(label="Contract", url_name="contract", permission="keys.view_namespace"),
+            Entry(label="Idempotency", url_name="ledger", permission="keys.view_namespace"),
             Entry(label="Storage", url_name="storage", permission="keys.view_namespace"),
         ),
     ),
@@ -56,6 +69,7 @@ NAVIGATION: Sequence[tuple[str, Sequence[Entry]]] = (
         (
             Entry(label="API keys", url_name="keys_apikey_changelist", permission="keys.view_apikey"),
             Entry(label="Grants", url_name="keys_issuedgrant_changelist", permission="keys.view_issuedgrant"),
+            Entry(label="Sessions", url_name="keys_humansession_changelist", permission="keys.view_humansession"),
             Entry(label="Audit", url_name="keys_auditevent_changelist", permission="keys.view_auditevent"),
             Entry(label="Namespaces", url_name="keys_namespace_changelist", permission="keys.view_namespace"),
             Entry(label="Operators", url_name="keys_operator_changelist", permission="keys.view_operator"),
@@ -86,6 +100,13 @@ class ConsoleSite(AdminSite):
             path("records/", self._page(records.collections), name="collections"),
             path("records/collection/", self._page(records.page), name="records"),
             path("records/record/", self._page(records.one), name="record"),
+            path("records/value/", self._page(records.value), name="record_value"),
+            path("changes/", self._page(changes.feed), name="changes"),
+            path("changes/change/", self._page(changes.change), name="change"),
+            path("changes/transaction/", self._page(changes.transaction), name="transaction"),
+            path("changes/work/<str:workload_id>/", self._page(changes.work), name="work_provenance"),
+            path("contract/", self._page(contract.page), name="contract"),
+            path("idempotency/", self._page(ledger.page), name="ledger"),
             path("storage/", self._page(storage.page), name="storage"),
             path("storage/<str:namespace>/acknowledge/", self._page(storage.acknowledge), name="storage_acknowledge"),
             path("search/", self._page(search.page), name="search"),

@@ -27,6 +27,7 @@ MEANING = {
 _SEES = (
     "keys.view_apikey",
     "keys.view_auditevent",
+    "keys.view_humansession",
     "keys.view_issuedgrant",
     "keys.view_namespace",
     "triggers.view_trigger",

@@ -235,7 +235,8 @@ class Request(models.Model):
     class Meta:
         constraints = [
             models.UniqueConstraint(
-                fields=["namespace", "application_id", "requester_kind", "requester_id", "idempotency_key"],
+                # The key first, so that what was done under a key is found by it alone.
+                fields=["namespace", "idempotency_key", "application_id", "requester_kind", "requester_id"],
                 name="request_idempotency_scope_unique",
             ),
             models.CheckConstraint(condition=~Q(idempotency_key=""), name="request_has_an_idempotency_key"),

@@ -5,8 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from apps.keys.audit import limits, refusals
-from apps.keys.audit.api import views
+from apps.keys.audit import exporting, limits, refusals
 
 
 @pytest.fixture(autouse=True)
@@ -15,7 +14,7 @@ def _fresh_counts(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     refusals.unknown_callers.rest()
     refusals.known_callers.rest()
     # Other tests leave exports unread and unclosed, as no server does.
-    monkeypatch.setattr(views, "_EXPORTS", threading.BoundedSemaphore(limits.MAX_EXPORTS))
+    monkeypatch.setattr(exporting, "places", threading.BoundedSemaphore(limits.MAX_EXPORTS))
     yield
     refusals.unknown_callers.rest()
     refusals.known_callers.rest()

@@ -45,7 +45,7 @@ def grant(make_key: Callable[..., Any], namespace: str) -> IssuedGrant:
 def test_a_viewer_searches_events_and_reads_one_whole(viewer: Client) -> None:
     event = record(operator(HOSTILE), "a.done", target=HOSTILE, reason=HOSTILE, namespace="test")
     record(operator("ops"), "b.done", target="other")
-    page = viewer.get(AUDIT, {"q": "a.done"}).content.decode()
+    page = viewer.get(AUDIT, {"action": "a.done"}).content.decode()
     assert "a.done" in page and "b.done" not in page
     whole = viewer.get(f"{AUDIT}{event.pk}/change/")
     assert whole.status_code == 200 and "&lt;script&gt;" in whole.content.decode()

@@ -8,8 +8,7 @@ import pytest
 from django.core.signals import request_finished
 from django.db import close_old_connections
 
-from apps.keys.audit import limits
-from apps.keys.audit.api import views
+from apps.keys.audit import exporting, limits
 from apps.keys.audit.models import AuditEvent
 from apps.keys.audit.services import record
 from apps.keys.principal import operator
@@ -166,8 +165,8 @@ def test_exports_at_once_are_bounded_and_an_abandoned_one_gives_its_place_back(a
         finally:
             request_finished.connect(close_old_connections)
     assert auditor.get("/v1/audit/export").status_code == 200
-    assert views._EXPORTS.acquire(blocking=False)
-    views._EXPORTS.release()
+    assert exporting.places.acquire(blocking=False)
+    exporting.places.release()
 
 
 def test_asking_for_the_head_of_an_export_reads_nothing_and_takes_no_place(auditor: ApiClient) -> None:

@@ -1,7 +1,5 @@
 """`/v1/audit`: the audit trail over HTTP. Thin: the rules are in `reading.py`."""
 
-import threading
-from collections.abc import Iterator
 from dataclasses import astuple
 from typing import Any
 
@@ -11,14 +9,12 @@ from rest_framework.response import Response
 from apps.http.errors import ApiError
 from apps.http.openapi import Answer, Schema, add_schemas, describe, query_parameter, ref
 from apps.keys import paging
-from apps.keys.audit import limits, reading
+from apps.keys.audit import exporting, limits, reading
+from apps.keys.audit.exporting import NDJSON
 from apps.keys.audit.models import AuditEvent
-from apps.keys.audit.services import record
 from apps.keys.permissions import namespace_of
 from apps.keys.principal import EVERY_NAMESPACE
 from apps.keys.views import KeyedRequest, KeyedView
-
-NDJSON = "application/x-ndjson"
 
 _TAG = "Audit"
 _TEXT: Schema = {"type": ["string", "null"]}
@@ -57,7 +53,6 @@ _FILTERS = [
     query_parameter("from_ms", "Not before this instant.", {"type": "integer"}),
     query_parameter("to_ms", "Not after this instant.", {"type": "integer"}),
 ]
-_EXPORTS = threading.BoundedSemaphore(limits.MAX_EXPORTS)
 
 
 class Audit(KeyedView):
@@ -114,40 +109,12 @@ class AuditExport(KeyedView):
         filters = filters_of(request)
         if request.method == "HEAD":
             return HttpResponse(content_type=NDJSON)
-        places = _EXPORTS
-        if not places.acquire(blocking=False):
-            raise ApiError(
-                "SERVICE_OVERLOADED", "Other exports are under way; try again.", headers={"Retry-After": "5"}
-            )
-        lines = _Lines(reading.export(request.principal, filters), places)
-        try:
-            record(request.principal, "audit.exported", target="/v1/audit/export", namespace=filters.namespace or "")
-        except BaseException:
-            lines.close()
-            raise
+        lines = exporting.begin(request.principal, filters, form="ndjson", target="/v1/audit/export")
         return StreamingHttpResponse(
             lines,
             content_type=NDJSON,
             headers={"Cache-Control": "no-store", "Content-Disposition": 'attachment; filename="audit.ndjson"'},
         )
-
-
-class _Lines:
-    """The lines of one export; its place among the exports is given back when the server closes it, read or not."""
-
-    def __init__(self, lines: Iterator[bytes], places: threading.BoundedSemaphore) -> None:
-        self._lines = lines
-        self._places = places
-        self._open = True
-
-    def __iter__(self) -> Iterator[bytes]:
-        return self._lines
-
-    def close(self) -> None:
-        """Give the place back, once."""
-        if self._open:
-            self._open = False
-            self._places.release()
 
 
 def filters_of(request: KeyedRequest) -> reading.Filters:

@@ -79,6 +79,20 @@ def free_slot(folder: Path, number: int) -> int | None:
     return lock
 
 
+def slot_is_held(number: int) -> bool:
+    """Tell whether a living process counts in the slot."""
+    lock = free_slot(FOLDER, number)
+    if lock is None:
+        return True
+    os.close(lock)
+    return False
+
+
+def slot_of_this_process() -> str:
+    """Return the slot this process counts in."""
+    return _slot.name()
+
+
 def clean(folder: Path = FOLDER) -> None:
     """Remove the files of every slot that no living process holds: an instance starts counting at zero."""
     for path in sorted(folder.glob("slot-*.lock")):

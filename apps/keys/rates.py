@@ -59,6 +59,11 @@ class Allowance:
         return {**found, "Retry-After": str(self.wait_s)} if self.refused else found
 
 
+def digest_of(key_id: str) -> bytes:
+    """Return what is kept of a key's id."""
+    return hashlib.blake2b(key_id.encode(), digest_size=8).digest()
+
+
 class Rates:
     """The allowances of an instance, `per_s` requests a second for each key."""
 
@@ -73,7 +78,7 @@ class Rates:
 
     def take(self, key_id: str) -> Allowance:
         """Take one request from the key's allowance, or refuse it: a refused one costs nothing."""
-        digest = hashlib.blake2b(key_id.encode(), digest_size=8).digest()
+        digest = digest_of(key_id)
         with self._turn:
             fcntl.flock(self._file, fcntl.LOCK_EX)
             try:
@@ -88,6 +93,16 @@ class Rates:
             finally:
                 fcntl.flock(self._file, fcntl.LOCK_UN)
         return Allowance(self._limit, int((BURST_S - (after - now)) * self._per_s + 1e-6), math.ceil(after - now))
+
+    def used(self) -> list[tuple[bytes, int]]:
+        """Return what is kept of each key that has used of its allowance (`digest_of`), and how many requests."""
+        now = self._now()
+        places = list(_PLACE.iter_unpack(self._map[:]))
+        return [
+            (tag, math.ceil((whole_at - now) * self._per_s))
+            for tag, whole_at in places
+            if 0 < whole_at - now <= 2 * BURST_S
+        ]
 
     def _find(self, digest: bytes, now: float) -> tuple[int, float]:
         """Return the key's place and its instant; an instant further off than any can be is of an earlier boot."""

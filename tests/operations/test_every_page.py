@@ -71,7 +71,7 @@ def samples(one_of_each: dict[Any, Any], namespace: str, data_dir: Any, make_dea
         "change": ([], [{"sequence": 2}]),
         "transaction": ([], [{"sequence": 2}, {"id": f"tx {HOSTILE} 0"}]),
         "work_provenance": ([dead.workload_id], [{}]),
-        "contract": ([], [{}]),
+        **{name: ([], [{}]) for name in ("contract", "doctor", "overload", "capacity", "rates")},
         "ledger": ([], [{}, {"key": "hostile"}, {"key": f"tx {HOSTILE} 1"}, {"key": HOSTILE}]),
         "dead_letters": ([], [{}]),
         "dead_letters_retry": ([], [{}]),

@@ -16,6 +16,7 @@ from apps.operations.console import (
     contract,
     dashboard,
     dead_letters,
+    instance,
     ledger,
     records,
     search,
@@ -61,13 +62,22 @@ NAVIGATION: Sequence[tuple[str, Sequence[Entry]]] = (
             Entry(label="Changes", url_name="changes", permission="keys.view_namespace"),
             Entry(label="Contract", url_name="contract", permission="keys.view_namespace"),
             Entry(label="Idempotency", url_name="ledger", permission="keys.view_namespace"),
+        ),
+    ),
+    (
+        "Instance",
+        (
+            Entry(label="Doctor", url_name="doctor", permission="keys.view_namespace"),
+            Entry(label="Load", url_name="overload", permission="keys.view_namespace"),
             Entry(label="Storage", url_name="storage", permission="keys.view_namespace"),
+            Entry(label="Capacity", url_name="capacity", permission="keys.view_namespace"),
         ),
     ),
     (
         "Access",
         (
             Entry(label="API keys", url_name="keys_apikey_changelist", permission="keys.view_apikey"),
+            Entry(label="Rates", url_name="rates", permission="keys.view_apikey"),
             Entry(label="Grants", url_name="keys_issuedgrant_changelist", permission="keys.view_issuedgrant"),
             Entry(label="Sessions", url_name="keys_humansession_changelist", permission="keys.view_humansession"),
             Entry(label="Audit", url_name="keys_auditevent_changelist", permission="keys.view_auditevent"),
@@ -109,6 +119,10 @@ class ConsoleSite(AdminSite):
             path("idempotency/", self._page(ledger.page), name="ledger"),
             path("storage/", self._page(storage.page), name="storage"),
             path("storage/<str:namespace>/acknowledge/", self._page(storage.acknowledge), name="storage_acknowledge"),
+            path("doctor/", self._page(instance.examined), name="doctor"),
+            path("load/", self._page(instance.overload), name="overload"),
+            path("capacity/", self._page(instance.room), name="capacity"),
+            path("rates/", self._page(instance.rates), name="rates"),
             path("search/", self._page(search.page), name="search"),
         ]
         return own + super().get_urls()

@@ -42,6 +42,20 @@ class Diagnosis:
     findings: tuple[Reason, ...]
 
 
+def examine_briefly() -> Diagnosis:
+    """Make the checks that do not look at work, whatever its amount: for a page that somebody waits for."""
+    return _examined(
+        [
+            ("settings", _settings),
+            ("data directory", _data_directory),
+            ("disk", _disk),
+            ("database", _database),
+            ("stores", lambda: iter(observe(write=True, with_work=False).reasons)),
+            ("secrets", _secrets),
+        ]
+    )
+
+
 def examine(*, verify: bool) -> Diagnosis:
     """Make every check; `verify` also reads the whole feed of every store."""
     checks: list[tuple[str, Callable[[], Iterator[Reason]]]] = [
@@ -55,6 +69,10 @@ def examine(*, verify: bool) -> Diagnosis:
     ]
     if verify:
         checks.append(("log of every store", _verified))
+    return _examined(checks)
+
+
+def _examined(checks: Sequence[tuple[str, Callable[[], Iterator[Reason]]]]) -> Diagnosis:
     findings: list[Reason] = []
     for _, check in checks:
         try:

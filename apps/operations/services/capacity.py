@@ -103,12 +103,9 @@ def _tables() -> list[TableSize]:
                 [list(names)],
             )
         found = dict(cursor.fetchall())
-    rows = {table: found.get(table) for table in names}
     at_rest = 0 if connection.vendor == "sqlite" else None
-    return [
-        TableSize(name=name, rows=at_rest if rows[table] is None or rows[table] < 0 else rows[table])
-        for table, name in names.items()
-    ]
+    rows = [(name, found.get(table)) for table, name in names.items()]
+    return [TableSize(name=name, rows=at_rest if count is None or count < 0 else count) for name, count in rows]
 
 
 def _database_bytes() -> int | None:

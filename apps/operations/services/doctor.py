@@ -50,7 +50,7 @@ def examine_briefly() -> Diagnosis:
             ("data directory", _data_directory),
             ("disk", _disk),
             ("database", _database),
-            ("stores", lambda: iter(observe(write=True, with_work=False).reasons)),
+            ("stores", lambda: _observed_stores()),
             ("secrets", _secrets),
         ]
     )
@@ -136,6 +136,10 @@ def _secrets() -> Iterator[Reason]:
 
 def _observed() -> Iterator[Reason]:
     yield from observe(write=True).reasons
+
+
+def _observed_stores() -> Iterator[Reason]:
+    yield from observe(write=True, with_work=False).reasons
 
 
 def _dead_letters() -> Iterator[Reason]:

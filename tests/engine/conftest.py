@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from feltdb_engine import Store
+from tests.engine.kit import FULL, SMALL_SEGMENT, boot, put
 
 
 @pytest.fixture
@@ -24,3 +25,12 @@ def quick(tmp_path: Path) -> Iterator[Path]:
     path = Path(tempfile.mkdtemp(prefix="feltdb-", dir=memory if memory.is_dir() else tmp_path))
     yield path
     shutil.rmtree(path)
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Store:
+    """A store of several segments, operation n at n seconds."""
+    store = Store.open(tmp_path / "s", segment_bytes=SMALL_SEGMENT, host=boot(1))
+    for number in range(1, 31):
+        store.commit([put(f"a:{number % 10}", {**FULL, "n": number})], transaction_id=f"t{number}", at_ms=number * 1000)
+    return store

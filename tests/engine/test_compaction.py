@@ -2,9 +2,7 @@
 
 import fcntl
 import os
-import random
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import orjson
@@ -14,37 +12,7 @@ from feltdb_engine import Cursor, Retention, Store, errors, limits
 from feltdb_engine import __main__ as command
 from feltdb_engine.backup import restore, verify_backup
 from tests.engine.hooks import HookedFiles
-from tests.engine.kit import boot, delete, operations, put, vanish
-
-SEGMENT = 1 << 16
-NOTHING = Retention(age_ms=0, ids_age_ms=None)
-"""Let go of all history; remember every id."""
-FULL = {"body": "x" * 9000}  # seven fill a segment
-
-
-@pytest.fixture
-def made(tmp_path: Path) -> Store:
-    """A store of several segments, operation n at n seconds."""
-    store = Store.open(tmp_path / "s", segment_bytes=SEGMENT, host=boot(1))
-    for number in range(1, 31):
-        store.commit([put(f"a:{number % 10}", {**FULL, "n": number})], transaction_id=f"t{number}", at_ms=number * 1000)
-    return store
-
-
-def contents(store: Store) -> dict[str, tuple[int, int, object]]:
-    """Every live record."""
-    return {
-        record.key: (record.version, record.sequence, record.value)
-        for one in store.collections()
-        for record in store.page(one.name, limit=1000).records
-    }
-
-
-def reopened(store: Store, number: int) -> Store:
-    """The same directory after a crash and a reboot: the view is made again."""
-    path = store._core.path
-    vanish(store)
-    return Store.open(path, create=False, host=boot(number))
+from tests.engine.kit import FULL, NOTHING, SMALL_SEGMENT, contents, delete, moving, operations, put, reopened
 
 
 def test_what_a_policy_lets_go_leaves_feed_log_and_disk(made: Store) -> None:
@@ -119,7 +87,7 @@ def test_a_pin_set_while_a_snapshot_is_made_is_honoured(tmp_path: Path) -> None:
         if step == "snapshot named":
             store.pin("just-in-time", 3, None)
 
-    with Store.open(tmp_path / "s", segment_bytes=SEGMENT, files=HookedFiles(pin)) as store:
+    with Store.open(tmp_path / "s", segment_bytes=SMALL_SEGMENT, files=HookedFiles(pin)) as store:
         for number in range(30):
             store.commit([put(f"a:{number}", FULL)])
         assert store.compact(NOTHING, now_ms=1 << 50).floor <= 3
@@ -129,9 +97,9 @@ def test_a_pin_set_while_a_snapshot_is_made_is_honoured(tmp_path: Path) -> None:
 def test_bytes_are_a_measure_too_and_no_measure_lets_nothing_go(made: Store) -> None:
     kept = made.compact(Retention(age_ms=None), now_ms=1 << 50)
     assert kept.floor == 0 and kept.files_removed == 0 and kept.snapshot == 30
-    done = made.compact(Retention(age_ms=None, bytes=2 * SEGMENT), now_ms=0)
+    done = made.compact(Retention(age_ms=None, bytes=2 * SMALL_SEGMENT), now_ms=0)
     assert 0 < done.floor < 30
-    assert sum(path.stat().st_size for path in (made._core.path / "log").iterdir()) >= 2 * SEGMENT
+    assert sum(path.stat().st_size for path in (made._core.path / "log").iterdir()) >= 2 * SMALL_SEGMENT
     made.close()
 
 
@@ -221,139 +189,6 @@ def test_a_forgotten_id_may_be_used_again(made: Store) -> None:
     made.close()
 
 
-def moving(path: Path, hook: Callable[[Store, str], None], **options: object) -> Store:
-    """A store whose files call the hook with it."""
-    opened: list[Store] = []
-    files = HookedFiles(lambda step: hook(opened[0], step) if opened else None)
-    opened.append(Store.open(path, segment_bytes=SEGMENT, files=files, **options))  # type: ignore[arg-type]
-    return opened[0]
-
-
-@pytest.mark.parametrize("seed", range(6))
-def test_a_snapshot_of_a_moving_view_and_the_log_after_it_are_the_same_state(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
-) -> None:
-    """Between any two of its blocks records come, change, go and come back."""
-    monkeypatch.setattr(limits, "SNAPSHOT_BLOCK_BYTES", 2000)
-    choose = random.Random(seed)
-    blocks = 0
-
-    def change(store: Store, count: int) -> None:
-        for _ in range(count):
-            names = choose.sample(range(300), 3)
-            steps = [delete(f"a:{one}") if choose.random() < 0.4 else put(f"a:{one}", {"n": one}) for one in names]
-            store.commit(steps, transaction_id=f"t{choose.random()}")
-
-    def hook(store: Store, step: str) -> None:
-        nonlocal blocks
-        if step == "snapshot block":
-            blocks += 1
-            change(store, choose.randint(0, 4))
-
-    store = moving(tmp_path / "s", hook, host=boot(1))
-    store.declare_index("a", ["n"])
-    change(store, 400)
-    store.compact(NOTHING, now_ms=1 << 50)
-    assert blocks > 8
-    assert store.verify().findings == ()
-    change(store, 20)
-    before, head = contents(store), store.head()
-    again = reopened(store, 2)
-    assert contents(again) == before and again.head() == head
-    assert again.verify().findings == ()
-    seven = again.query("a", where={"field": "n", "op": "eq", "value": 7})
-    assert len(seven.records) == ("a:7" in before) and seven.plan["access"] == "index"
-    again.close()
-
-
-@pytest.mark.parametrize("cut", ["all", "after the snapshot"])
-def test_a_snapshot_is_not_whole_without_the_log_it_leaves_things_to(tmp_path: Path, cut: str) -> None:
-    def hook(store: Store, step: str) -> None:
-        if step == "snapshot block":
-            store.commit([put("a:1", {"while": "it was made"})])
-
-    store = moving(tmp_path / "s", hook, host=boot(1))
-    store.commit([put("a:1", {})])
-    store.compact(NOTHING, now_ms=1 << 50)
-    (ref,) = store._core.manifest.snapshots
-    assert ref.until > ref.position
-    vanish(store)
-    segment = tmp_path / "s" / "log" / f"{ref.position - ref.position % SEGMENT:020d}.seg"
-    with segment.open("r+b") as log:
-        log.truncate(0 if cut == "all" else ref.position % SEGMENT)
-        log.truncate(SEGMENT)
-    with pytest.raises(errors.LogCorrupt):
-        Store.open(tmp_path / "s", create=False, host=boot(2))
-
-
-def two_snapshots(made: Store) -> list[Path]:
-    """A store with two snapshots that the log reaches, and some more; their paths, oldest first."""
-    made.compact(Retention(age_ms=None), now_ms=0)
-    for number in range(31, 61):
-        made.commit([put(f"a:{number % 10}", FULL)], transaction_id=f"t{number}", at_ms=number * 1000)
-    made.compact(Retention(age_ms=None), now_ms=0)
-    made.compact(Retention(age_ms=0), now_ms=28_000)
-    made.commit([put("a:1", {"last": True})])
-    paths = sorted((made._core.path / "snapshots").iterdir())
-    assert len(paths) == 2 and made.health().floor > 0
-    return paths
-
-
-def damage(path: Path, how: str) -> None:
-    if how == "gone":
-        path.unlink()
-        return
-    data = bytearray(path.read_bytes())
-    if how == "short":
-        path.write_bytes(data[:-1])
-        return
-    data[{"head": 20, "middle": len(data) // 2, "end": len(data) - 1}[how]] ^= 1
-    path.write_bytes(data)
-
-
-@pytest.mark.parametrize("how", ["head", "middle", "end", "short", "gone"])
-def test_a_damaged_snapshot_is_found_and_an_older_one_serves(made: Store, how: str) -> None:
-    older, newer = two_snapshots(made)
-    before = contents(made)
-    damage(newer, how)
-    found = made.verify()
-    assert [(one.kind, one.segment) for one in found.findings] == [("snapshot", newer.name)]
-    again = reopened(made, 2)
-    assert contents(again) == before and again.verify().findings == ()
-    assert not newer.exists(), "what cannot be read does not count"
-    damage(older, how)
-    path = again._core.path
-    vanish(again)
-    with pytest.raises(errors.LogCorrupt) as refused:
-        Store.open(path, create=False, host=boot(3))
-    assert older.name in refused.value.message, "no state is better than a wrong one, and it says why"
-
-
-def test_without_any_snapshot_a_whole_log_still_serves(made: Store) -> None:
-    made.compact(Retention(age_ms=None), now_ms=0)
-    before = contents(made)
-    for path in (made._core.path / "snapshots").iterdir():
-        damage(path, "middle")
-    with reopened(made, 2) as again:
-        assert contents(again) == before and again.verify().findings == ()
-        assert again.health().snapshot is None
-
-
-def test_every_flipped_bit_of_a_snapshot_is_found(made: Store) -> None:
-    made.compact(NOTHING, now_ms=1 << 50)
-    (path,) = (made._core.path / "snapshots").iterdir()
-    data = path.read_bytes()
-    choose = random.Random(5)
-    for _ in range(60):
-        changed = bytearray(data)
-        changed[choose.randrange(len(data))] ^= 1 << choose.randrange(8)
-        path.write_bytes(changed)
-        assert [one.kind for one in made.verify().findings] == ["snapshot"]
-    path.write_bytes(data)
-    assert made.verify().good
-    made.close()
-
-
 def test_a_backup_holds_the_files_it_reads(tmp_path: Path) -> None:
     seen: list[bool] = []
 
@@ -411,34 +246,6 @@ def test_a_reader_that_a_compaction_overtakes_is_told_so(made: Store, monkeypatc
     made.close()
 
 
-def test_a_backup_of_a_compacted_store_is_restored_whole_or_up_to_a_revision(made: Store, tmp_path: Path) -> None:
-    two_snapshots(made)
-    before, floor, head = contents(made), made.health().floor, made.head()
-    feed = [(one.sequence, one.content_hash) for one in operations(made)]
-    made.backup(tmp_path / "b")
-    restore(tmp_path / "b", tmp_path / "r")
-    with Store.open(tmp_path / "r") as restored:
-        assert contents(restored) == before and restored.health().floor == floor and restored.verify().good
-        assert [(one.sequence, one.content_hash) for one in operations(restored)] == feed
-        assert restored.changes(head).operations == ()
-    restore(tmp_path / "b", tmp_path / "r40", to_revision=40)
-    with Store.open(tmp_path / "r40") as restored:
-        assert restored.head().sequence == 40 and restored.verify().good
-        assert restored.health().floor == floor
-        assert {one.sequence for one in (restored.get(f"a:{id}") for id in range(10)) if one} == set(range(31, 41))
-        assert [one for one in range(1, 62) if restored.transaction(f"t{one}")] == list(range(1, 41))
-        restored.commit([put("a:0", {})])
-    for revision in (floor - 1, floor, 29):
-        with pytest.raises(errors.BackupInvalid) as refused:
-            restore(tmp_path / "b", tmp_path / "no", to_revision=revision)
-    assert "the earliest to restore is 30" in refused.value.message
-    restore(tmp_path / "b", tmp_path / "r30", to_revision=30)
-    damage(next(iter((tmp_path / "b" / "snapshots").iterdir())), "middle")
-    with pytest.raises(errors.BackupInvalid):
-        verify_backup(tmp_path / "b")
-    made.close()
-
-
 def test_timelines_survive_compaction(made: Store, tmp_path: Path) -> None:
     first, old = made.instance_id, Cursor(instance_id=made.instance_id, sequence=30)
     made.close()
@@ -467,50 +274,6 @@ def test_a_read_only_store_is_not_compacted(tmp_path: Path) -> None:
     Store.open(tmp_path / "s").close()
     with Store.open(tmp_path / "s", read_only=True) as store, pytest.raises(errors.ReadOnlyStore):
         store.compact()
-
-
-def half_free(path: Path) -> None:
-    """A store whose view is mostly free pages."""
-    with Store.open(path, segment_bytes=1 << 20, host=boot(1)) as store:
-        for number in range(40):
-            store.commit([put(f"a:{number}-{one}", {"body": "x" * 1000}) for one in range(20)])
-        for number in range(39):
-            store.commit([delete(f"a:{number}-{one}") for one in range(20)])
-        store.compact(NOTHING, now_ms=1 << 50)
-        assert store.stats().view_free_share > limits.REWRITE_FREE_SHARE
-
-
-def test_a_view_over_half_free_is_rewritten_by_whoever_opens_it_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(limits, "REWRITE_MIN_BYTES", 0)
-    half_free(tmp_path / "s")
-    before = (tmp_path / "s" / "view" / "data.mdb").stat().st_size
-    with Store.open(tmp_path / "s", host=boot(1)) as store:
-        after = store.stats()
-        assert after.view_disk_bytes < before / 2 and after.view_free_share < limits.REWRITE_FREE_SHARE
-        assert store.verify().good and store.stats().records == 20
-        store.commit([put("a:1", {})])
-        identity = (tmp_path / "s" / "view" / "data.mdb").stat().st_ino
-    with Store.open(tmp_path / "s", host=boot(1)) as store:
-        assert store.get("a:1") is not None and store.verify().good
-        assert (tmp_path / "s" / "view" / "data.mdb").stat().st_ino == identity, "once is enough"
-
-
-def test_where_there_is_no_room_for_a_smaller_view_the_old_one_serves(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(limits, "REWRITE_MIN_BYTES", 0)
-    half_free(tmp_path / "s")
-    (tmp_path / "s" / "view.new").write_text("in the way")
-    with Store.open(tmp_path / "s", host=boot(1)) as store:
-        assert store.stats().view_free_share > limits.REWRITE_FREE_SHARE and store.verify().good
-
-
-def test_a_small_view_is_left_alone(tmp_path: Path) -> None:
-    half_free(tmp_path / "s")
-    with Store.open(tmp_path / "s", host=boot(1)) as store:
-        assert store.stats().view_free_share > limits.REWRITE_FREE_SHARE
 
 
 def test_the_command_compacts_and_says_what_it_would_do(

@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import itertools
 import random
 from pathlib import Path
 
@@ -65,24 +66,30 @@ def account(path: Path, told: dict[str, str], number: int) -> None:
 
 @pytest.mark.acceptance
 def test_every_failing_call_is_answered_truthfully(quick: Path) -> None:
-    """About 20 s: each of some 190 calls fails with two errors, once and from then on."""
+    """About 10 s: each of some 190 calls fails once and from then on, with one of two errors; torture takes both."""
+    assert fail_every_call(quick, codes=1) > 80
+
+
+def fail_every_call(quick: Path, *, codes: int) -> int:
+    """Let each call fail, once and from then on, with so many errors; gives how many lives that took."""
     counting = FailingFiles()
     life(quick / "counted", counting, {})
     total = counting.calls
-    print(4 * total, "lives with a failing call")
-    assert total > 40
-    for sticky in (False, True):
-        for code in CODES:
-            for fail_at in range(total):
-                path = quick / f"{sticky}-{code}-{fail_at}"
-                files = FailingFiles(fail_at, code, sticky=sticky)
-                told: dict[str, str] = {}
-                try:
-                    life(path, files, told)
-                except errors.StorageError:
-                    pass
-                assert files.failed, fail_at
-                account(path, told, 2)
+    lives = 0
+    for sticky, fail_at in itertools.product((False, True), range(total)):
+        for code in (CODES * 2)[(fail_at + sticky) % 2 :][:codes]:
+            path = quick / f"{sticky}-{code}-{fail_at}"
+            files = FailingFiles(fail_at, code, sticky=sticky)
+            told: dict[str, str] = {}
+            try:
+                life(path, files, told)
+            except errors.StorageError:
+                pass
+            assert files.failed, fail_at
+            account(path, told, 2)
+            lives += 1
+    print(lives, "lives with a failing call")
+    return lives
 
 
 @pytest.mark.acceptance

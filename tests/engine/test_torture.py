@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from feltdb_engine import errors
-from tests.engine import test_faults, test_kills, test_recovery
+from feltdb_engine import errors, limits
+from tests.engine import test_crashes, test_faults, test_kills, test_recovery
 from tests.engine.disks import FailingFiles, PowerCut, PowerCutFiles
 from tests.engine.test_model_wide import WiderModel
 from tests.torture import seconds, timeout
@@ -101,6 +101,25 @@ def test_a_longer_log_cut_at_every_byte(quick: Path) -> None:
 
 
 @timeout(0.1)
-def test_compactions_killed_at_every_call(quick: Path) -> None:
-    """Some 200 deaths; as long as that takes."""
-    assert test_kills.compact_and_die(quick, step=1) > 150
+@pytest.mark.parametrize("scenario", ["compact_and_die", "commit_and_die", "index_and_die"])
+def test_a_process_killed_at_every_call(quick: Path, monkeypatch: pytest.MonkeyPatch, scenario: str) -> None:
+    """Some 200, 100 and 80 deaths; as long as they take, about five minutes together on a busy machine."""
+    monkeypatch.setattr(limits, "INDEX_BATCH_RECORDS", 3)
+    least = {"compact_and_die": 150, "commit_and_die": 60, "index_and_die": 40}[scenario]
+    assert getattr(test_kills, scenario)(quick, step=1) > least
+
+
+@timeout(0.1)
+def test_every_call_fails_with_every_error(quick: Path) -> None:
+    """Each of some 190 calls, with two errors, once and from then on; as long as that takes, about half a minute."""
+    assert test_faults.fail_every_call(quick, codes=2) > 160
+
+
+@timeout(0.03)
+def test_writers_killed_at_steps_of_a_commit_without_end(tmp_path: Path) -> None:
+    """Forty kills a round, on the real disk."""
+    until, seed = time.monotonic() + seconds(0.03), 0
+    while time.monotonic() < until:
+        seed += 1
+        test_crashes.kill_writers(tmp_path / str(seed), kills=40, seed=seed)
+    print(40 * seed, "kills")

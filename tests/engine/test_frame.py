@@ -2,6 +2,8 @@
 
 import hashlib
 import struct
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import google_crc32c
@@ -116,3 +118,12 @@ def test_the_content_hash_covers_every_member() -> None:
         varied[index] = changed
         assert hashed(varied) != first
     assert hashed([*members[:4], b"a1", b"", *members[6:]]) != first
+
+
+@pytest.mark.parametrize(("module", "pictures"), [(frame, 1), (payload, 2)])
+def test_the_page_draws_frame_transaction_and_operation_as_their_modules_do(module: ModuleType, pictures: int) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "engine.md").read_text()
+    drawn = [part for part in str(module.__doc__).split("\n\n") if part.startswith("     0  u")]
+    assert len(drawn) >= pictures
+    for picture in drawn[:pictures]:
+        assert picture in page

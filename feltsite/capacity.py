@@ -15,6 +15,9 @@ from feltsite import environment as env
 MAX_WAITING_CLAIMS = 4
 """Claims that wait for work in one process, each on a thread; as in `apps/workloads/limits.py` (a test compares)."""
 
+MAX_WAITING_HASHES = 4
+"""Requests that wait in one process for a memory-hard hash; as in `apps/keys/limits.py` (a test compares)."""
+
 CONSOLE_PERMITS = 4
 """Requests of the console that one process works on, whatever the API does."""
 
@@ -29,7 +32,8 @@ STREAMS_PART = 4
 class Capacity:
     """`permits` is the share of one process in `max_in_flight`, the bound of the whole instance.
 
-    `streams` are those of one process: a quarter of its threads.
+    `streams` are those of one process: a quarter of its threads. `sign_ins`, with threads of their own, are as many as
+    may compute a hash or wait for their turn: more would only be refused later.
     """
 
     processes: int
@@ -38,6 +42,7 @@ class Capacity:
     max_in_flight: int
     feed_waiting: int
     streams: int
+    sign_ins: int
 
 
 def of(environment: Mapping[str, str], *, cores: int | None = None) -> Capacity:
@@ -50,7 +55,8 @@ def of(environment: Mapping[str, str], *, cores: int | None = None) -> Capacity:
     permits = max_in_flight // processes
     feed_waiting = env.whole("FELTDB_FEED_MAX_WAITING", environment=environment)
     least = permits + SPARE_THREADS
-    enough = least + feed_waiting + MAX_WAITING_CLAIMS + CONSOLE_PERMITS
+    hashes = env.whole("FELTDB_PASSWORD_HASHES_AT_ONCE", environment=environment) + MAX_WAITING_HASHES
+    enough = least + feed_waiting + MAX_WAITING_CLAIMS + hashes + CONSOLE_PERMITS
     threads = env.whole("WEB_THREADS", min(-(-enough * 4 // 3), 1024), environment=environment)
     if threads < least:
         raise ImproperlyConfigured(
@@ -64,4 +70,5 @@ def of(environment: Mapping[str, str], *, cores: int | None = None) -> Capacity:
         max_in_flight=max_in_flight,
         feed_waiting=feed_waiting,
         streams=max(1, threads // STREAMS_PART),
+        sign_ins=hashes,
     )

@@ -233,7 +233,7 @@ TRIGGERS: list[Row] = [
     Row("POST", "/v1/triggers/t1/skip", scope="triggers:write", body={"change": "1"}),
     Row("POST", "/v1/triggers/t1/retry", scope="triggers:write", body={"change": "1"}),
     Row("POST", "/v1/triggers/t1/dry-run", scope="triggers:read", body={}),
-    Row("GET", "/v1/triggers/t1/explain", scope="triggers:read"),
+    Row("GET", "/v1/triggers/t1/explain", scope="triggers:read", also=("state:read",)),
     Row("GET", "/v1/triggers/t1/status", scope="triggers:read"),
     Row("POST", "/v1/triggers/t1/replay", scope="triggers:write", body={"from": "beginning", "to": "now"}),
     Row("GET", "/v1/triggers/t1/replays", scope="triggers:read"),

@@ -58,7 +58,7 @@ HASH_DEADLINE_S = 5.0
 """Seconds that somebody waits for a memory-hard hash, its turn included."""
 
 MAX_WAITING_HASHES = 4
-"""Requests that wait for their turn at it in one process: each holds a thread and a permit."""
+"""Requests that wait for their turn at it in one process: each holds a thread."""
 
 
 class Argon2Cost(NamedTuple):

@@ -24,8 +24,8 @@ from apps.keys.limits import HASH_DEADLINE_S, MAX_WAITING_HASHES
 
 T = TypeVar("T")
 
-_NICE = 5
-"""How far its threads step back: under load each gets about a third of what others get, which is still a turn."""
+_NICE = 10
+"""How far its threads step back: under load each gets about a tenth of what others get, which is still a turn."""
 
 
 def _step_back() -> None:

@@ -118,15 +118,15 @@ def _serves(view: type[KeyedView], method: str) -> bool:
 def _asked(
     principal: Principal, view: type[KeyedView], method: str, arguments: Mapping[str, str], namespace: str | None
 ) -> Verdict:
-    scope = view.scopes[method]
-    if scope is not None:
-        _ask("scope", lambda: require_scope(principal, scope))
+    scope, needed = view.scopes[method], view.needed(method)
+    for each in needed:
+        _ask("scope", lambda each=each: require_scope(principal, each))
     if view.namespaced:
         _ask("namespace", lambda: namespace_of(principal, namespace))
     collection = arguments.get("collection")
     if collection is not None:
         _ask("collection", lambda: require_collection(principal, unquote(collection)))
-    held = f"holds {scope}" if scope is not None else "is valid, which is all this route asks"
+    held = f"holds {' and '.join(needed)}" if needed else "is valid, which is all this route asks"
     return Verdict(
         passes=True, rule="all", why=f"The key {held}.", left=tuple(_left(principal, view, scope, arguments, namespace))
     )

@@ -76,13 +76,14 @@ class KeyedView(APIView):
     """A view behind a key.
 
     `scopes` names for each method the scope it needs, or None where any valid key will do; a method without an
-    entry fails when the view is wired up. A body of POST, PUT and PATCH is read before the method runs, and is
-    `request.data`; `empty_body` is what no body at all stands for, or None where a body must come. A view that
-    reads its body itself sets `reads_json = False`. In the method, `request.principal` and `request.namespace`
-    (unless `namespaced = False`) are set.
+    entry fails when the view is wired up. `also` names scopes that a method needs besides. A body of POST, PUT and
+    PATCH is read before the method runs, and is `request.data`; `empty_body` is what no body at all stands for, or
+    None where a body must come. A view that reads its body itself sets `reads_json = False`. In the method,
+    `request.principal` and `request.namespace` (unless `namespaced = False`) are set.
     """
 
     scopes: ClassVar[dict[str, str | None]] = {}
+    also: ClassVar[dict[str, tuple[str, ...]]] = {}
     namespaced: ClassVar[bool] = True
     reads_json: ClassVar[bool] = True
     empty_body: ClassVar[Any] = None
@@ -101,6 +102,12 @@ class KeyedView(APIView):
                 raise ImproperlyConfigured(f"{cls.__name__}.scopes has no entry for {method}")
         return super().as_view(**initkwargs)
 
+    @classmethod
+    def needed(cls, method: str) -> tuple[str, ...]:
+        """Return every scope that the method needs, in the order in which they are asked for."""
+        scope = cls.scopes[method]
+        return (*(() if scope is None else (scope,)), *cls.also.get(method, ()))
+
     def initialize_request(self, request: HttpRequest, *args: Any, **kwargs: Any) -> KeyedRequest:
         """Return the request as the methods see it; nothing is negotiated, so nothing is prepared for it."""
         return KeyedRequest(request, negotiator=JSONOnly())
@@ -114,8 +121,7 @@ class KeyedView(APIView):
         method = "GET" if request.method == "HEAD" else str(request.method)
         if method not in self.scopes:
             return  # OPTIONS, or a method that is about to be refused with 405
-        scope = self.scopes[method]
-        if scope is not None:
+        for scope in self.needed(method):
             require_scope(request.principal, scope)
             bookkeeping.note_use(request.principal.key_id, scope, now=utc_now())
         if self.namespaced:

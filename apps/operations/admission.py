@@ -1,7 +1,8 @@
-"""Who may come in now: permits that are tried and never waited for, in two lanes.
+"""Who may come in now: permits that are tried and never waited for, in lanes.
 
 The store takes writes one after the other and Python works on one request at a time, so more requests in flight only
-hide the queue. Health, metrics and status hold no permit and are never refused; the console has permits of its own.
+hide the queue. Health, metrics and status hold no permit and are never refused; the console has permits of its own,
+and so has signing in, which waits for memory-hard hashes: a flood of passwords takes no permit from whoever has a key.
 """
 
 import threading
@@ -20,6 +21,9 @@ NEVER_SHED = frozenset(
 )
 """The paths of probes. What they cost is bounded by their own time limits."""
 
+SIGN_IN = "/v1/auth/signin"
+"""The path at which passwords are tried, by whoever wants to."""
+
 CONSOLE_WAIT_S = 1.0
 """A person waits this long for a console permit rather than see a refusal."""
 
@@ -29,6 +33,7 @@ class Lane(StrEnum):
 
     PROBE = "probe"
     CONSOLE = "console"
+    SIGN_IN = "sign-in"
     API = "api"
 
 
@@ -36,16 +41,21 @@ def lane_of(request: HttpRequest) -> Lane:
     """Return the lane of a request."""
     if request.path_info in NEVER_SHED:
         return Lane.PROBE
+    if request.path_info == SIGN_IN:
+        return Lane.SIGN_IN
     return Lane.CONSOLE if is_console(request) else Lane.API
 
 
 class Admission:
     """The permits of one process."""
 
-    def __init__(self, *, permits: int, console_permits: int, console_wait_s: float = CONSOLE_WAIT_S) -> None:
-        if permits < 1 or console_permits < 1:
+    def __init__(
+        self, *, permits: int, console_permits: int, sign_in_permits: int, console_wait_s: float = CONSOLE_WAIT_S
+    ) -> None:
+        if permits < 1 or console_permits < 1 or sign_in_permits < 1:
             raise ValueError("an instance that admits nothing cannot serve")
         self._api = threading.BoundedSemaphore(permits)
+        self._sign_in = threading.BoundedSemaphore(sign_in_permits)
         self._console = threading.BoundedSemaphore(console_permits)
         self._console_wait_s = console_wait_s
 
@@ -55,6 +65,8 @@ class Admission:
             return True
         if lane is Lane.CONSOLE:
             return self._console.acquire(timeout=self._console_wait_s)
+        if lane is Lane.SIGN_IN:
+            return self._sign_in.acquire(blocking=False)
         return self._api.acquire(blocking=False)
 
     def leave(self, lane: Lane) -> None:
@@ -63,6 +75,8 @@ class Admission:
             self._api.release()
         elif lane is Lane.CONSOLE:
             self._console.release()
+        elif lane is Lane.SIGN_IN:
+            self._sign_in.release()
 
 
 def overloaded() -> ApiError:

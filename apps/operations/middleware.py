@@ -77,7 +77,9 @@ class AdmissionMiddleware:
         self.get_response = get_response
         self._deadline_s = settings.REQUEST_DEADLINE_MS / 1000
         self._admission = admission or Admission(
-            permits=settings.IN_FLIGHT_PERMITS, console_permits=settings.CONSOLE_PERMITS
+            permits=settings.IN_FLIGHT_PERMITS,
+            console_permits=settings.CONSOLE_PERMITS,
+            sign_in_permits=settings.SIGN_IN_PERMITS,
         )
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:

@@ -7,15 +7,16 @@ from apps.http import envelope, measures, strict_json
 from apps.http.codes import CODES
 from apps.http.console import CONSOLE_PREFIX
 from apps.http.errors import ApiError
-from apps.operations.admission import NEVER_SHED, Lane, overloaded
+from apps.operations.admission import NEVER_SHED, SIGN_IN, Lane, overloaded
 
 PROBES = frozenset(path.encode() for path in NEVER_SHED)
 CONSOLE = CONSOLE_PREFIX.encode()
+SIGNING_IN = SIGN_IN.encode()
 
 
-def busy(*, keep: bool) -> bytes:
-    """Return the whole answer to a request for which not even a thread is free."""
-    measures.SHED.labels(Lane.API).inc()
+def busy(*, keep: bool, sign_in: bool = False) -> bytes:
+    """Return the whole answer to a request for which not even a thread is free; `sign_in` tells which lane's it is."""
+    measures.SHED.labels(Lane.SIGN_IN if sign_in else Lane.API).inc()
     return _answer(overloaded(), "Service Unavailable", keep=keep)
 
 

@@ -6,8 +6,8 @@
     sending     its answer goes out; total deadline                           -> idle, or lingering
     lingering   closed on our side, until the client has read it (2 s)
 
-Three pools of threads: probes, the console, and all else. A request beyond what the permits could let in is
-refused by the loop itself in a few microseconds: under any load a refusal is quick, and probes and console answer.
+Four pools of threads: probes, the console, signing in, and all else. A request beyond what the permits could let in
+is refused by the loop itself in a few microseconds: under any load a refusal is quick, and probes and console answer.
 
 Built on `ThreadWorker` of the pinned gunicorn, whose loop, parsing, responses and stopping are kept.
 """
@@ -76,8 +76,16 @@ class Connection(TConn):  # type: ignore[misc]
         self.deadline = 0.0
         self.arrived_at = 0.0
         self.keep = False
-        self.counted = False
+        self.counted: Room | None = None
         self.lingered = 0
+
+
+class Room:
+    """How many requests of one kind are with threads, and how many may be."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.inside = 0
 
 
 class WholeRequestWorker(ThreadWorker):  # type: ignore[misc]
@@ -88,8 +96,9 @@ class WholeRequestWorker(ThreadWorker):  # type: ignore[misc]
         self._connection_s = env.whole("FELTDB_CONNECTION_DEADLINE_MS") / 1000
         self._waiting: dict[Connection, None] = {}  # all that are not WORKING, in the order they began to wait
         self._gathered = 0
-        self._working = 0
-        self._most_working = DISPATCHED_PER_PERMIT * capacity.of(os.environ).permits
+        room = capacity.of(os.environ)
+        self._working = Room(DISPATCHED_PER_PERMIT * room.permits)
+        self._signing_in = Room(room.sign_ins)
 
     @classmethod
     def check_config(cls, cfg: Any, log: Any) -> None:
@@ -101,6 +110,7 @@ class WholeRequestWorker(ThreadWorker):  # type: ignore[misc]
         """Make the pools of threads that stay apart from the API's."""
         self._probes = ThreadPoolExecutor(PROBE_THREADS, "probe")
         self._console = ThreadPoolExecutor(capacity.CONSOLE_PERMITS, "console")
+        self._sign_ins = ThreadPoolExecutor(self._signing_in.most, "sign-in")
         super().init_process()
 
     def load_wsgi(self) -> None:
@@ -200,25 +210,29 @@ class WholeRequestWorker(ThreadWorker):  # type: ignore[misc]
         conn.state = State.WORKING
         conn.arrived_at = time.monotonic()
         pool = self._pool_for(framing.target(conn.inbox))
-        if pool is self.tpool:
-            if self._working - self._budget.waiting_now() >= self._most_working:
-                self._refuse(conn, keep=conn.framing.whole)
+        room = {self.tpool: self._working, self._sign_ins: self._signing_in}.get(pool)
+        if room is not None:
+            waiting = self._budget.waiting_now() if room is self._working else 0
+            if room.inside - waiting >= room.most:
+                self._refuse(conn, keep=conn.framing.whole, sign_in=room is self._signing_in)
                 return
-            conn.counted = True
-            self._working += 1
+            conn.counted = room
+            room.inside += 1
         future = pool.submit(self.handle, conn)
         future.add_done_callback(lambda done: self.method_queue.defer(self.finish_request, conn, done))
 
     def _pool_for(self, path: bytes) -> Any:
         if path in self._refusing.PROBES:
             return self._probes
+        if path == self._refusing.SIGNING_IN:
+            return self._sign_ins
         return self._console if path.startswith(self._refusing.CONSOLE) else self.tpool
 
-    def _refuse(self, conn: Connection, *, keep: bool) -> None:
+    def _refuse(self, conn: Connection, *, keep: bool, sign_in: bool = False) -> None:
         """Answer from the loop itself that the server is busy."""
         if conn in self._waiting:
             self._forget(conn)
-        conn.sock.sendall(self._refusing.busy(keep=keep and self.alive))
+        conn.sock.sendall(self._refusing.busy(keep=keep and self.alive, sign_in=sign_in))
         conn.keep = keep and self.alive
         if conn.keep:  # what follows the refused request in the buffer is the next one's
             conn.framing.drop(conn.inbox)
@@ -240,8 +254,9 @@ class WholeRequestWorker(ThreadWorker):  # type: ignore[misc]
 
     def finish_request(self, conn: Connection, done: "Future[Any]") -> None:
         """Take the connection back from its thread."""
-        self._working -= conn.counted
-        conn.counted = False
+        if conn.counted is not None:
+            conn.counted.inside -= 1
+            conn.counted = None
         self._gathered -= len(conn.inbox)
         conn.inbox = bytearray()
         try:
@@ -335,6 +350,7 @@ class WholeRequestWorker(ThreadWorker):  # type: ignore[misc]
                 self._close(conn)
             self._probes.shutdown(wait=False)
             self._console.shutdown(wait=False)
+            self._sign_ins.shutdown(wait=False)
 
     def _cap_keepalive(self, deadline: float) -> None:
         """A stopping worker gives idle and unfinished connections a moment, for a request that is on its way."""

@@ -10,8 +10,9 @@ from django.contrib.auth.hashers import check_password, make_password
 
 from apps.http import budget
 from apps.http.errors import ApiError
-from apps.keys import memory_hard, passwords
+from apps.keys import imported, memory_hard, passwords, rows
 from apps.keys.memory_hard import Gate
+from apps.keys.sessions import attempts
 from tests.conftest import ApiClient
 
 WAIT_S = 30.0
@@ -169,9 +170,38 @@ def test_passwords_are_hashed_in_turn_within_a_request_and_at_once_outside_of_on
     monkeypatch.setattr(memory_hard, "_gate", lambda: Noted(running=1, waiting=1, deadline_s=WAIT_S))
     kept = make_password("a long enough pass phrase")
     assert kept.startswith("argon2$argon2id$") and turns == []
-    with budget.spending(budget.Budget(time.monotonic() + WAIT_S)):
+    with budget.spending(budget.Budget(time.monotonic() + WAIT_S)), passwords.of("ada's"):
         assert check_password("a long enough pass phrase", kept) and not check_password("another", kept)
-    assert len(turns) == 2 and turns[0] == turns[1] != "", "both are the same account's"
+    assert turns == ["ada's", "ada's"]
+
+
+def test_a_name_that_is_nobodys_has_one_turn_at_a_time_as_a_persons_has(
+    monkeypatch: pytest.MonkeyPatch, django_user_model: Any, db: None
+) -> None:
+    turns: list[str] = []
+
+    class Noted(Gate):
+        def run(self, subject: str, work: Callable[[], Any]) -> Any:
+            turns.append(subject)
+            return super().run(subject, work)
+
+    monkeypatch.setattr(memory_hard, "_gate", lambda: Noted(running=1, waiting=1, deadline_s=WAIT_S))
+    django_user_model.objects.create_user("ada", password="a long enough pass phrase")
+    with budget.spending(budget.Budget(time.monotonic() + WAIT_S)):
+        for name in ("ada", "nobody", "ada", "nobody"):
+            assert attempts.signed_in(name, "wrong", address="192.0.2.1", now_ms=1) is None
+    assert turns[0] == turns[2] != "" and turns[1] == turns[3] != "" and len(set(turns)) == 2
+
+
+def test_whoever_waits_for_an_imported_keys_hash_holds_no_permit(
+    monkeypatch: pytest.MonkeyPatch, db: None, work: Work
+) -> None:
+    given_back: list[bool] = []
+    spent = budget.Budget(time.monotonic() + WAIT_S, lambda: given_back.append(True))
+    row = rows.SecretRow._make([1, "argon2", b"", "kept", 0, None, "k", *[None] * 7])
+    monkeypatch.setattr(imported, "computed", lambda subject, work: given_back == [True])
+    with budget.spending(spent):
+        assert imported._tried(row, "fdb_live_" + "1" * 48)
 
 
 def test_the_parameters_are_those_that_are_stated() -> None:

@@ -287,8 +287,9 @@ def test_a_flood_of_wrong_secrets_is_refused_while_keys_are_served_and_memory_st
             thread.join()
     assert set(statuses) <= {401, 429, 503} and len(statuses) == FLOOD, statuses
     assert 503 in statuses or 429 in statuses, "everybody had a turn: this was no flood"
-    # 503 is what anybody gets while as many requests as may be are in flight, and is told to come again.
-    assert set(served) <= {200, 503} and served.count(200) > 10, served
+    # Signing in takes no permit of keys. Tokens of the imported form are keys' own kind: while as many requests as may
+    # be are in flight, anybody gets 503 and is told to come again.
+    assert set(served) <= ({200} if door == "passwords" else {200, 503}) and served.count(200) > 10, served
     # Two hashes at once in each process, and something for the requests themselves.
     assert most[0] - before < WORKERS * 2 * HASH_BYTES + 200 * 1024 * 1024
 

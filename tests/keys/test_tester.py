@@ -50,6 +50,30 @@ def test_the_verdict_is_the_answer(
             assert not refused and body.get("code") != "NAMESPACE_REQUIRED", (caller, verdict, body)
 
 
+@pytest.mark.parametrize("row", [row for row in KEYED if row.also], ids=name_of)
+def test_a_scope_that_is_needed_besides_is_asked_for(
+    row: Row, api: Callable[..., ApiClient], make_key: Callable[..., Any]
+) -> None:
+    for left_out in row.also:
+        scopes = [scope for scope in (str(row.scope), *row.also) if scope != left_out]
+        secret = make_key(scopes=scopes).secret
+        verdict = said(secret, row)
+        body = api(secret).call(row.method, row.path, row.body).json()
+        assert (verdict.passes, verdict.rule) == (False, "scope") and left_out in verdict.why
+        assert (body["reason"], body["required_scope"]) == ("MISSING_SCOPE", left_out)
+    held = said(make_key(scopes=[str(row.scope), *row.also]).secret, row)
+    assert held.passes and all(scope in held.why for scope in (row.scope, *row.also) if scope)
+
+
+def test_no_view_names_a_scope_that_it_needs_besides_without_a_row_that_says_so() -> None:
+    for row in KEYED:
+        try:
+            view, _ = tester._route(row.method, row.path)
+        except tester._Decided:
+            continue  # metrics ask for their scope themselves
+        assert view.also.get(row.method, ()) == row.also, row
+
+
 @pytest.mark.parametrize("row", [row for row in ROWS if row.scope == PUBLIC], ids=name_of)
 def test_a_public_route_asks_for_no_key(row: Row, db: None) -> None:
     assert said("anything", row).rule == "public"

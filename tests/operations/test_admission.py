@@ -11,11 +11,12 @@ from django.conf import settings as django_settings
 from django.db import OperationalError, connection
 from django.http import HttpRequest, HttpResponse
 from django.test import RequestFactory
+from django.urls import resolve
 from rest_framework.test import APIRequestFactory
 
 from apps.http import budget, measures
 from apps.http.exceptions import exception_handler, refusal
-from apps.operations.admission import NEVER_SHED, Admission, Lane, lane_of
+from apps.operations.admission import NEVER_SHED, SIGN_IN, Admission, Lane, lane_of
 from apps.operations.middleware import AdmissionMiddleware
 from feltdb_engine.errors import DeadlineExceeded
 
@@ -39,7 +40,7 @@ class Held:
     def __init__(self, permits: int, view: Callable[[HttpRequest], HttpResponse] | None = None) -> None:
         self.entered = threading.Semaphore(0)
         self.release = threading.Event()
-        self.admission = Admission(permits=permits, console_permits=1, console_wait_s=0.01)
+        self.admission = Admission(permits=permits, console_permits=1, sign_in_permits=1, console_wait_s=0.01)
         self.middleware = AdmissionMiddleware(view or self._view, admission=self.admission)
         self.threads: list[threading.Thread] = []
 
@@ -79,6 +80,23 @@ def test_one_request_more_than_the_limit_is_refused_at_once_in_the_references_wo
     assert body["code"] == body["error"] == "SERVICE_OVERLOADED"
     assert body["message"] == "server is at its in-flight request limit"
     assert counted(measures.SHED, lane="api") == shed + 1
+
+
+def test_signing_in_takes_no_permit_from_others_and_others_none_from_it(held: Held) -> None:
+    held.send("/v1/auth/signin")
+    shed = counted(measures.SHED, lane="sign-in")
+    assert held.middleware(request("/v1/auth/signin", "POST")).status_code == 503
+    assert counted(measures.SHED, lane="sign-in") == shed + 1
+    held.send()
+    held.send()
+    assert held.middleware(request()).status_code == 503
+    held.end()
+    held.threads.clear()
+    assert held.middleware(request("/v1/auth/signin", "POST")).status_code == 200
+
+
+def test_the_path_of_signing_in_is_the_routes_own() -> None:
+    assert resolve(SIGN_IN).url_name == "auth-signin"
 
 
 def test_overload_is_never_500_and_still_the_servers_side(held: Held) -> None:

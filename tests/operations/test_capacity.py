@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from django.core.exceptions import ImproperlyConfigured
 
+from apps.keys import limits as key_limits
 from apps.workloads import limits as workload_limits
 from feltsite import capacity, environment
 
@@ -35,6 +36,12 @@ def test_there_are_always_more_threads_than_permits() -> None:
         assert got.threads >= got.permits + got.feed_waiting + capacity.MAX_WAITING_CLAIMS + capacity.SPARE_THREADS
     with pytest.raises(ImproperlyConfigured, match="WEB_THREADS is 4"):
         capacity.of({"WEB_THREADS": "4"}, cores=2)
+
+
+def test_signing_in_has_a_thread_for_each_hash_and_each_that_waits_for_one() -> None:
+    assert capacity.MAX_WAITING_HASHES == key_limits.MAX_WAITING_HASHES
+    assert capacity.of({}, cores=2).sign_ins == 2 + key_limits.MAX_WAITING_HASHES
+    assert capacity.of({"FELTDB_PASSWORD_HASHES_AT_ONCE": "8"}).sign_ins == 8 + key_limits.MAX_WAITING_HASHES
 
 
 def test_the_threads_of_waiting_claims_are_counted_as_the_work_room_bounds_them() -> None:

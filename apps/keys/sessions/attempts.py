@@ -16,7 +16,7 @@ from django.db import IntegrityError, transaction
 from django.db.models import F
 
 from apps.http.errors import ApiError
-from apps.keys import limits
+from apps.keys import limits, passwords
 from apps.keys.audit.refusals import address_of
 from apps.keys.models import Operator
 from apps.keys.sessions.models import FailedSignIn
@@ -36,7 +36,8 @@ def signed_in(username: str, password: str, *, address: str, now_ms: int) -> Ope
     subjects = _subjects(username, address_of(address))
     window = now_ms // limits.FAILURE_WINDOW_MS
     _check(subjects, window, now_ms)
-    person = authenticate(None, username=username, password=password)
+    with passwords.of(subjects["account"]):
+        person = authenticate(None, username=username, password=password)
     if not isinstance(person, Operator):
         _count(subjects, window)
         return None

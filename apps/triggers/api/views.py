@@ -157,6 +157,7 @@ class ExplainView(KeyedView):
     """Why a trigger did or did not fire."""
 
     scopes = {"GET": READ}
+    also = {"GET": ("state:read",)}
 
     @described_operating.explain_trigger
     def get(self, request: KeyedRequest, trigger: str) -> Response:

@@ -5,7 +5,6 @@ from typing import Any
 from rest_framework.response import Response
 
 from apps.http.openapi import Answer, add_schemas, describe, ref
-from apps.keys.permissions import require_scope
 from apps.keys.views import KeyedRequest, KeyedView
 from apps.workloads import services, wanted
 from apps.workloads.api import inputs, schemas, shapes
@@ -33,6 +32,7 @@ class ResubmitView(KeyedView):
     """New work of what an ended one was asked for. Its answer shows the input, so it needs `workload:read` too."""
 
     scopes = {"POST": "workload:create"}
+    also = {"POST": ("workload:read",)}
 
     @describe(
         "resubmit_workload",
@@ -56,7 +56,6 @@ class ResubmitView(KeyedView):
     )
     def post(self, request: KeyedRequest, workload_id: str) -> Response:
         """Make the new work, or give what the same request made before."""
-        require_scope(request.principal, "workload:read")
         body: dict[str, Any] = _BODY.read(request.data)
         admission = services.resubmit(
             request.namespace,

@@ -29,8 +29,9 @@ _NICE = 10
 
 
 def _step_back() -> None:
-    # On Linux this is the thread's own priority, not its process's.
-    os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
+    # On Linux this is the thread's own priority, not its process's. One that is lower already may not be raised.
+    thread = threading.get_native_id()
+    os.setpriority(os.PRIO_PROCESS, thread, max(_NICE, os.getpriority(os.PRIO_PROCESS, thread)))
 
 
 class Gate:

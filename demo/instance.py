@@ -91,8 +91,8 @@ class Instance:
                 command, cwd=ROOT, env=self.environment, stdout=log, stderr=log, start_new_session=True
             )
 
-    def start_server(self) -> None:
-        """Start gunicorn and wait until it is ready to serve."""
+    def start_server(self, probe: str = "/health/ready") -> None:
+        """Start gunicorn and wait until it is ready to serve: until the probe answers 200."""
         gunicorn = [sys.executable, "-m", "gunicorn", "--config", "feltsite/gunicorn.conf.py", "feltsite.wsgi"]
         self.server = self._start(gunicorn)
         deadline = time.monotonic() + STARTUP_SECONDS
@@ -100,7 +100,7 @@ class Instance:
             if self.server.poll() is not None:
                 break
             try:
-                if httpx.get(f"{self.url}/health/ready", timeout=5.0).status_code == 200:
+                if httpx.get(f"{self.url}{probe}", timeout=5.0).status_code == 200:
                     return
             except httpx.TransportError:
                 pass

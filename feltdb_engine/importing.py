@@ -68,6 +68,31 @@ class ImportReport:
     revision: int
 
 
+class Cut:
+    """Where lines are cut into batches: a batch has at most so many lines and bytes, and a record once.
+
+    What is cut follows from the lines alone, so that the same lines always make the same batches.
+    """
+
+    def __init__(self, max_lines: int, max_bytes: int) -> None:
+        self._max_lines, self._max_bytes = max_lines, max_bytes
+        self._lines = self._bytes = 0
+        self._keys: set[tuple[str, str]] = set()
+
+    def before(self, key: tuple[str, str] | None, size: int) -> bool:
+        """Take a line in: the record it is about, None for none, and its bytes. True where a batch begins with it."""
+        full = self._lines == self._max_lines or self._bytes + size > self._max_bytes or key in self._keys
+        begins = self._lines > 0 and full
+        if begins:
+            self._lines = self._bytes = 0
+            self._keys.clear()
+        self._lines += 1
+        self._bytes += size
+        if key is not None:
+            self._keys.add(key)
+        return begins
+
+
 class _Row(NamedTuple):
     line: int
     mutation: Mutation
@@ -80,8 +105,7 @@ class _Batch:
         self.first = first
         self.rows: list[_Row] = []
         self.bad: list[BadRow] = []
-        self.keys: set[tuple[str, str]] = set()
-        self.lines = self.bytes = 0
+        self.lines = 0
         self.hash = hashlib.sha256()
 
 
@@ -115,8 +139,7 @@ class Import:
         self._collection = collection
         self._mode: Mode = mode
         self._skip = on_bad_row == "skip"
-        self._batch_lines = batch_lines
-        self._batch_bytes = batch_bytes
+        self._cut = Cut(batch_lines, batch_bytes)
         self._actor = actor
         self._progress = progress
         self._rows = self._repeated = self._bad_rows = self._revision = 0
@@ -134,21 +157,17 @@ class Import:
             row = self._read(number, line)
             key = (row.mutation.collection, row.mutation.id) if isinstance(row, _Row) else None
             size = len(line or b"") if isinstance(row, _Row) else 0
-            if batch.lines and (
-                batch.lines == self._batch_lines or batch.bytes + size > self._batch_bytes or key in batch.keys
-            ):
+            if self._cut.before(key, size):
                 if not self._write(batch):
                     return self._report(False, number - 1, batch.first)
                 batch = _Batch(number)
             batch.lines += 1
-            batch.bytes += size
             batch.hash.update(b"%d\n" % len(line or b""))
             batch.hash.update(line or b"")
             if isinstance(row, BadRow):
                 batch.bad.append(row)
-            elif row is not None and key is not None:
+            elif row is not None:
                 batch.rows.append(row)
-                batch.keys.add(key)
         if batch.lines and not self._write(batch):
             return self._report(False, number, batch.first)
         return self._report(True, number, number + 1)

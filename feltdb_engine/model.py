@@ -22,6 +22,7 @@ class Actor:
     request_id: str | None = None
     workload_id: str | None = None
     trigger_id: str | None = None
+    traceparent: str | None = None
 
 
 class Record(NamedTuple):

@@ -104,12 +104,16 @@ def describe(
     description: str = "",
     body: Schema | None = None,
     body_media: str = "application/json",
+    also: Sequence[str] = (),
     body_examples: Mapping[str, Any] | None = None,
     errors: Sequence[str] = (),
     parameters: Sequence[OpenApiParameter] = (),
     public: bool = False,
 ) -> Callable[[F], F]:
-    """Describe the method of a view for the OpenAPI document. Raises KeyError for a code that is not in the table."""
+    """Describe the method of a view for the OpenAPI document. `also` are other media types its body may be called.
+
+    Raises KeyError for a code that is not in the table.
+    """
     for code in errors:
         CODES[code]
     headers = [
@@ -130,15 +134,16 @@ def describe(
         if answer.example is not None
     ]
     examples += [
-        OpenApiExample(name, value, request_only=True, media_type=body_media)
+        OpenApiExample(name, value, request_only=True, media_type=media)
         for name, value in (body_examples or {}).items()
+        for media in (body_media, *also)
     ]
     return extend_schema(
         operation_id=operation_id,
         summary=summary,
         description=description or summary + ".",
         tags=[tag],
-        request={body_media: body} if body is not None else None,
+        request={media: body for media in (body_media, *also)} if body is not None else None,
         responses={
             (status, answer.media): OpenApiResponse(answer.schema, description=answer.description)
             for status, answer in answers.items()

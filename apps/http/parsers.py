@@ -11,6 +11,9 @@ from apps.http import strict_json
 from apps.http.errors import ApiError
 from apps.http.limits import MAX_BODY_BYTES
 
+MERGE_PATCH = "application/merge-patch+json"
+"""What RFC 7396 calls the body of a PATCH; it is JSON like any other, and may be called that too."""
+
 
 class StrictJSONParser(BaseParser):
     """For plain DRF views; the limit is the view's `max_body_bytes`."""
@@ -122,7 +125,8 @@ def _check_media_type(request: HttpRequest, media_type: str) -> None:
     if encoding:
         raise ApiError("UNSUPPORTED_MEDIA_TYPE", "Send the body without a Content-Encoding.")
     given = (request.META.get("CONTENT_TYPE") or "").partition(";")
-    if given[0].strip().lower() != media_type:
+    named = given[0].strip().lower()
+    if named != media_type and not (request.method == "PATCH" and named == MERGE_PATCH):
         raise ApiError("UNSUPPORTED_MEDIA_TYPE", f"Send the body as Content-Type: {media_type}.")
     charset = given[2].replace(" ", "").replace('"', "").lower()
     if charset not in ("", "charset=utf-8", "charset=utf8"):

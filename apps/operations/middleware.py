@@ -8,7 +8,7 @@ from django.conf import settings
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
-from apps.http import budget, envelope, measures
+from apps.http import budget, envelope, measures, trace
 from apps.http.errors import ApiError
 from apps.operations.admission import Admission, Lane, lane_of, overloaded
 from apps.operations.statements import bounded_statements
@@ -62,6 +62,7 @@ class ObservationMiddleware:
             "remote": request.META.get("REMOTE_ADDR", ""),
             "key_id": getattr(principal, "key_id", None),
             "code": refusal.code if refusal is not None else None,
+            "traceparent": trace.parent(request.META),
         }
         access.info("request", extra={name: value for name, value in members.items() if value is not None})
 

@@ -58,6 +58,13 @@ def read(headers: Mapping[str, str]) -> Conditions:
     )
 
 
+def refuse(headers: Mapping[str, str]) -> None:
+    """Refuse both headers where the body itself says its conditions: they would be passed over in silence."""
+    for name in ("If-Match", "If-None-Match"):
+        if name in headers:
+            raise invalid(f"{name} goes with GET, PUT, PATCH and DELETE; here conditions are in the body.", field=name)
+
+
 def _tags(header: str, name: str, *, weak: bool) -> Tags:
     if header.strip() == "*":
         return Tags(anything=True, versions=frozenset())

@@ -17,6 +17,7 @@ from apps.state.limits import (
     FEED_COLLECTIONS,
     PAGE_DEFAULT,
     PAGE_MAX,
+    RESERVED_IDS,
     STREAM_PAGE,
     TRANSACTION_ID_BYTES,
     WAIT_MAX_S,
@@ -114,13 +115,16 @@ def swap(body: Any) -> Swap:
 _TRANSACTION = frozenset({"transactionId", "transaction_id", "operations", "preconditions", "fences"})
 
 
-def transaction(body: Any) -> Transaction:
-    """Read the body of a transaction."""
+def transaction(body: Any, headers: Mapping[str, str]) -> Transaction:
+    """Read the body of a transaction; its id may come as `Idempotency-Key` instead."""
     members = reading.an_object(body, "", _TRANSACTION)
     named = reading.one_of(members, "transactionId", "transaction_id", "")
-    transaction_id = None
+    id_ = transaction_id(headers)
     if named is not ABSENT:
-        transaction_id = reading.transaction_id(named, pointer="/transactionId")
+        if id_ is not None and named != id_:
+            raise invalid("transactionId and Idempotency-Key name different ids.", field="Idempotency-Key")
+        id_ = reading.transaction_id(named, pointer="/transactionId")
+        _refuse_reserved(id_, pointer="/transactionId")
     operations = reading.an_array(members.get("operations"), "/operations", at_most=TRANSACTION_MAX_MUTATIONS)
     if not operations:
         raise invalid("A transaction needs at least one operation.", pointer="/operations")
@@ -129,7 +133,7 @@ def transaction(body: Any) -> Transaction:
     mutations = tuple(_mutation(item, f"/operations/{at}") for at, item in enumerate(operations))
     _refuse_twice(mutations)
     return Transaction(
-        transaction_id=transaction_id,
+        transaction_id=id_,
         mutations=mutations,
         preconditions=tuple(
             each for at, item in enumerate(conditions) for each in _preconditions(item, f"/preconditions/{at}")
@@ -295,4 +299,12 @@ def transaction_id(headers: Mapping[str, str]) -> str | None:
         raise invalid(
             f"Idempotency-Key is 1 to {TRANSACTION_ID_BYTES} printable ASCII characters.", field="Idempotency-Key"
         )
+    _refuse_reserved(given, field="Idempotency-Key")
     return given
+
+
+def _refuse_reserved(named: str, **place: str) -> None:
+    """FeltDB itself commits under these ids: steps of work and batches of imports. One taken before would stop them."""
+    for prefix in RESERVED_IDS:
+        if named.startswith(prefix):
+            raise invalid(f"Ids that begin with '{prefix}' are FeltDB's own.", **place)

@@ -47,6 +47,9 @@ TRANSACTION_BODY_BYTES = 16 * 1024 * 1024
 
 # Kept by hash in the engine; long enough for any id a client composes.
 TRANSACTION_ID_BYTES = 128
+RESERVED_IDS = ("work:", "import:")
+"""How the ids begin under which FeltDB itself commits: steps of work, batches of imports."""
+
 
 # A query is a small thing: more than this is a mistake or an attack.
 QUERY_CONDITIONS = 256

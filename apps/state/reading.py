@@ -6,6 +6,8 @@ Not here: what a request of this room looks like (`inputs.py`).
 from collections.abc import Mapping
 from typing import Any
 
+from django.http import QueryDict
+
 from apps.http.errors import ApiError
 from feltdb_engine.errors import InvalidKey
 from feltdb_engine.values import encode_collection, encode_id, encode_transaction_id
@@ -106,11 +108,13 @@ def query_whole(parameters: Mapping[str, str], name: str, default: int, *, low: 
     return int(given)
 
 
-def known_parameters(parameters: Mapping[str, Any], *names: str) -> None:
-    """Refuse a query parameter the route does not have: a misspelt one would be ignored in silence."""
-    for name in parameters:
+def known_parameters(parameters: QueryDict, *names: str) -> None:
+    """Refuse a query parameter the route does not have, or one given twice: it would be ignored in silence."""
+    for name, given in parameters.lists():
         if name not in names:
             raise invalid(f"There is no query parameter '{name}' here.", field=name)
+        if len(given) > 1 and name != "collections":
+            raise invalid(f"The query parameter '{name}' is given twice.", field=name)
 
 
 def _escaped(name: str) -> str:

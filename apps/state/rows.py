@@ -18,6 +18,7 @@ from apps.state import reading
 from apps.state.limits import IMPORT_BATCH_BYTES, IMPORT_BATCH_ROWS
 from apps.state.reading import invalid
 from feltdb_engine import Mutation
+from feltdb_engine.importing import Cut
 
 FORMAT = 1
 _RECORD = frozenset({"collection", "id", "value", "key", "version", "sequence", "updated_at_ms"})
@@ -44,8 +45,7 @@ def batches(lines: Iterable[bytes], *, kind: Literal["put", "insert"], collectio
     """Cut lines into batches; a record that comes twice begins a new one. Raises BadRow for one that is no row."""
     rows: list[int] = []
     mutations: list[Mutation] = []
-    seen: set[tuple[str, str]] = set()
-    size = 0
+    cut = Cut(IMPORT_BATCH_ROWS, IMPORT_BATCH_BYTES)
     for number, line in _numbered(lines):
         if not line.strip():
             continue
@@ -55,14 +55,11 @@ def batches(lines: Iterable[bytes], *, kind: Literal["put", "insert"], collectio
             raise BadRow(number, refusal) from refusal
         if mutation is None:
             continue
-        name = (mutation.collection, mutation.id)
-        if rows and (len(rows) == IMPORT_BATCH_ROWS or size + len(line) > IMPORT_BATCH_BYTES or name in seen):
+        if cut.before((mutation.collection, mutation.id), len(line)):
             yield Batch(rows=tuple(rows), mutations=tuple(mutations))
-            rows, mutations, seen, size = [], [], set(), 0
+            rows, mutations = [], []
         rows.append(number)
         mutations.append(mutation)
-        seen.add(name)
-        size += len(line)
     if rows:
         yield Batch(rows=tuple(rows), mutations=tuple(mutations))
 

@@ -140,6 +140,7 @@ def actor(who: Actor) -> dict[str, str | None]:
         "request_id": who.request_id,
         "workload_id": who.workload_id,
         "trigger_id": who.trigger_id,
+        "traceparent": who.traceparent,
     }
 
 

@@ -203,6 +203,12 @@ class Claim:
         return self.trigger.removeprefix(BY_CHANGE) if self.trigger.startswith(BY_CHANGE) else None
 
     @property
+    def traceparent(self) -> str | None:
+        """Return the place in a trace of the change that made the work, if it had one."""
+        provenance = self.input.get("provenance") if self.trigger_id and isinstance(self.input, dict) else None
+        return provenance.get("traceparent") if isinstance(provenance, dict) else None
+
+    @property
     def fence(self) -> "Fence":
         """Return what the holder must name from now on."""
         return Fence(

@@ -152,6 +152,7 @@ class Running:
                 request_id=claim.attempt_id,
                 workload_id=claim.workload_id,
                 trigger_id=claim.trigger_id,
+                traceparent=claim.traceparent,
             ),
             now_ms=now_ms(),
             deadline=time.monotonic() + _COMMIT_S,

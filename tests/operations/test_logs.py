@@ -94,6 +94,9 @@ def test_a_key_keeps_its_public_id_and_a_fencing_token_is_no_secret() -> None:
     assert logs.redacted("fencing_token=1234567890") == "fencing_token=1234567890"
 
 
+TRACED = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+
+
 @pytest.mark.django_db
 def test_each_request_is_one_event_with_its_route_status_and_key(
     api: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, settings: Any
@@ -102,10 +105,13 @@ def test_each_request_is_one_event_with_its_route_status_and_key(
     client = api()
     client.handler.load_middleware()
     with caplog.at_level(logging.INFO, logger=access.name):
-        client.get("/v1/collections/orders/none?token=hidden-value", headers={"X-Request-ID": "mine"})
+        client.get(
+            "/v1/collections/orders/none?token=hidden-value", headers={"X-Request-ID": "mine", "traceparent": TRACED}
+        )
     (event,) = [record for record in caplog.records if record.name == access.name]
     assert event.route == "/v1/collections/<segment:collection>/<segment:record>"  # type: ignore[attr-defined]
     assert (event.status, event.code, event.method) == (404, "NOT_FOUND", "GET")  # type: ignore[attr-defined]
+    assert event.traceparent == TRACED  # type: ignore[attr-defined]
     assert event.duration_ms >= 0 and "hidden-value" not in str(event.__dict__)  # type: ignore[attr-defined]
     assert ObservationMiddleware is not None and isinstance(client, Client)
 

@@ -23,7 +23,8 @@ def transact(client, *ids, collection="orders"):
 def test_an_operation_says_what_changed_who_did_it_and_when(client, make_key, api):
     key = make_key(name="writer")
     writer = api(key)
-    headers = {"Idempotency-Key": "k-1", "X-Request-ID": "r-1"}
+    traced = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+    headers = {"Idempotency-Key": "k-1", "X-Request-ID": "r-1", "traceparent": traced}
     put = writer.put_json("/v1/collections/orders/o-1", {"n": 1}, headers=headers)
     page = changes(client)
     [operation] = page["operations"]
@@ -46,6 +47,7 @@ def test_an_operation_says_what_changed_who_did_it_and_when(client, make_key, ap
             "request_id": "r-1",
             "workload_id": None,
             "trigger_id": None,
+            "traceparent": traced,
         },
     }
     assert len(operation["content_hash"]) == 64

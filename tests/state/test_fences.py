@@ -92,7 +92,7 @@ def test_a_token_of_another_namespace_or_of_nobody_is_refused(client, api, make_
     token = basis(other, ["a"])["token"]
     for fence in (token, "nonsense", {"token": "nonsense"}):
         answer = commit(client, fence)
-        assert (answer.status_code, answer.json()["code"]) == (422, "INVALID_QUERY")
+        assert (answer.status_code, answer.json()["code"]) == (400, "VALIDATION_ERROR")
         assert answer.json()["details"]["pointer"] == "/fences/0"
 
 

@@ -8,6 +8,8 @@ import pytest
 from apps.http.errors import ApiError
 from apps.triggers import limits, services
 from apps.triggers.models import NamespacePosition, TriggerCursor, TriggerQuarantine
+from apps.workloads import services as workloads
+from apps.workloads.commands import ClaimNext
 from feltdb_engine import Actor, Mutation
 from tests.triggers.conftest import BY
 
@@ -250,6 +252,25 @@ def test_a_trigger_is_not_fed_by_its_own_work(world: Any) -> None:
     world.put("orders", "1", {"n": 2}, actor=own)
     assert world.evaluate() == []
     assert TriggerQuarantine.objects.get().code == "TRIGGER_FEEDS_ITSELF"
+
+
+def test_a_place_in_a_trace_goes_from_the_change_to_its_work_and_to_what_the_work_writes(world: Any) -> None:
+    traced = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+    world.define("traced")
+    world.put("orders", "1", {"n": 1}, actor=Actor(traceparent=traced))
+    world.put("orders", "2", {"n": 1})
+    with_it, without = [world.workload(made.workload_id) for made in world.evaluate()]
+    assert with_it.request.input["provenance"]["traceparent"] == traced
+    assert "traceparent" not in without.request.input["provenance"]
+    asked = ClaimNext(
+        namespace=world.namespace,
+        worker_id="w",
+        principal="w",
+        capabilities=frozenset(with_it.lane.capabilities),
+        max=2,
+    )
+    claims = workloads.claim_next(asked, now_ms=world.now_ms)
+    assert sorted(claim.traceparent or "" for claim in claims) == ["", traced]
 
 
 def test_a_depth_limit_allows_a_trigger_to_feed_itself_that_often(world: Any) -> None:

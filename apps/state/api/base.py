@@ -10,7 +10,7 @@ from typing import Any
 from django.conf import settings
 from django.http import HttpResponse
 
-from apps.http import budget, strict_json
+from apps.http import budget, strict_json, trace
 from apps.keys.views import KeyedRequest, KeyedView
 from apps.state import inputs, reading
 from apps.state.api.paths import decode_segment
@@ -31,7 +31,12 @@ class StateView(KeyedView):
         principal = request.principal
         return Call(
             namespace=request.namespace,
-            actor=Actor(subject=principal.label, key_id=principal.key_id or None, request_id=request.request_id),
+            actor=Actor(
+                subject=principal.label,
+                key_id=principal.key_id or None,
+                request_id=request.request_id,
+                traceparent=trace.parent(request.META),
+            ),
             now_ms=time.time_ns() // 1_000_000,
             deadline=budget.deadline(settings.REQUEST_DEADLINE_MS / 1000),
             transaction_id=inputs.transaction_id(request.headers) if write else None,

@@ -6,6 +6,7 @@ Not here: the routes of other modules, which are described where they stand, wit
 from typing import Any
 
 from apps.http.openapi import Answer, describe, header_parameter, path_parameter, query_parameter, ref
+from apps.http.parsers import MERGE_PATCH
 from apps.state.api import schemas
 from apps.state.limits import PAGE_DEFAULT, PAGE_MAX, WAIT_MAX_S
 
@@ -47,6 +48,7 @@ OPERATION = {
         "request_id": "req_1",
         "workload_id": None,
         "trigger_id": None,
+        "traceparent": None,
     },
 }
 FOUND = {"records": [RECORD], "next_cursor": None}
@@ -152,6 +154,7 @@ merge_record = describe(
     description="A merge patch (RFC 7396), applied in one step to the record as it is at that moment.",
     parameters=[COLLECTION, ID, IF_MATCH, IF_NONE_MATCH, KEY],
     body=schemas.VALUE,
+    also=[MERGE_PATCH],
     body_examples={"a patch": {"status": "paid", "note": None}},
     answers={200: Answer("Merged.", ref("Record"), RECORD, WRITE)},
     errors=["NOT_FOUND", "IF_MATCH_FAILED", *COMMIT],
@@ -194,7 +197,7 @@ transact = describe(
         200: Answer("Committed before, by this very request.", ref("Outcome"), {**OUTCOME, "duplicate": True}),
         201: Answer("Committed.", ref("Outcome"), OUTCOME, READ),
     },
-    errors=["PRECONDITION_FAILED", "FENCE_BROKEN", "INVALID_QUERY", *COMMIT],
+    errors=["PRECONDITION_FAILED", "FENCE_BROKEN", *COMMIT],
 )
 transaction_outcome = describe(
     "read_transaction",

@@ -109,6 +109,7 @@ SCHEMAS: dict[str, Schema] = {
             "request_id": _NULLABLE,
             "workload_id": _NULLABLE,
             "trigger_id": _NULLABLE,
+            "traceparent": {**_NULLABLE, "description": "That of the request, as W3C Trace Context has it."},
         }
     ),
     "Changes": _object(

@@ -58,6 +58,7 @@ class CollectionView(StateView):
     @described.create_record
     def post(self, request: KeyedRequest, collection: str) -> HttpResponse:
         """Create a record, under the id it names for itself or one made here."""
+        conditions.refuse(request.headers)
         record_id, value = inputs.new_record(request.data)
         written = records.create(self.call(request, write=True), collection_in(collection), record_id, value)
         location = f"/v1/collections/{collection}/{quote(written.record.id, safe='')}"
@@ -113,6 +114,7 @@ class SwapView(StateView):
     @described.swap_record
     def post(self, request: KeyedRequest, collection: str, record: str) -> HttpResponse:
         """Store the value if the record has the expected version."""
+        conditions.refuse(request.headers)
         name, record_id = names(collection, record)
         wanted = inputs.swap(request.data)
         call = self.call(request, write=True)
@@ -138,7 +140,8 @@ class TransactionsView(StateView):
     @described.transact
     def post(self, request: KeyedRequest) -> HttpResponse:
         """Commit the changes, whole or not at all."""
-        result = transactions.run(self.call(request), inputs.transaction(request.data))
+        conditions.refuse(request.headers)
+        result = transactions.run(self.call(request), inputs.transaction(request.data, request.headers))
         status = 200 if result.duplicate else 201
         return reply(shapes.outcome(result), status=status, revision=result.revision)
 

@@ -11,7 +11,7 @@ from apps.http import canonical_json, measures
 from apps.http.errors import ApiError
 from apps.state.calls import Call
 from feltdb_engine import CommitResult, EngineError, Mutation, Precondition, Store
-from feltdb_engine.errors import ValidationFailed
+from feltdb_engine.errors import InvalidValue, ValidationFailed
 
 
 def commit(
@@ -22,10 +22,12 @@ def commit(
     *,
     fences: Sequence[str] = (),
     payload_hash: bytes | None = None,
+    value_at: Callable[[int], str] | None = None,
 ) -> CommitResult:
-    """Commit as `call` says.
+    """Commit as `call` says. `value_at` names the place of a mutation's value in the request.
 
-    Raises the engine's refusals, and COMMIT_UNKNOWN (with transactionId) where the outcome is not known.
+    Raises the engine's refusals, their pointers into the request where `value_at` is given, and COMMIT_UNKNOWN (with
+    transactionId) where the outcome is not known.
     """
     try:
         done = opened.commit(
@@ -42,6 +44,10 @@ def commit(
         measures.COMMITS.labels("unknown" if error.committed == "unknown" else "refused").inc()
         if error.committed == "unknown":
             raise commit_unknown(call.transaction_id) from error
+        if value_at is not None and isinstance(error, ValidationFailed):
+            raise validation_failed(error, value_at) from error
+        if value_at is not None and isinstance(error, InvalidValue):
+            error.details["pointer"] = _in_request(error.details["pointer"], value_at)
         raise
     measures.COMMITS.labels("duplicate" if done.duplicate else "committed").inc()
     return done
@@ -51,10 +57,16 @@ def validation_failed(error: ValidationFailed, value_at: Callable[[int], str]) -
     """Return the refusal of what breaks the contract, its pointers into the request: `value_at` a mutation's value."""
     errors = []
     for each in error.details["errors"]:
-        _, _, _, *rest = each["pointer"].split("/")
-        inside = "/".join(["", *rest[1:]]) if rest[:1] == ["value"] else ""
-        errors.append({**each, "pointer": value_at(each["mutation"]) + inside})
+        errors.append({**each, "pointer": _in_request(each["pointer"], value_at)})
     return ApiError("VALIDATION_FAILED", error.message, details={"errors": errors}, committed=False)
+
+
+def _in_request(pointer: str, value_at: Callable[[int], str]) -> str:
+    """Return the place in the request of `/mutations/<n>[/value...]`, as the engine names it."""
+    parts = pointer.split("/")
+    if parts[1:2] != ["mutations"]:
+        return pointer
+    return "/".join([value_at(int(parts[2])), *(parts[4:] if parts[3:4] == ["value"] else [])])
 
 
 def commit_unknown(transaction_id: str | None) -> ApiError:

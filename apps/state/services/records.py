@@ -17,7 +17,7 @@ from apps.state import cursors
 from apps.state.calls import Call
 from apps.state.conditions import NO_CONDITIONS, Conditions, failed
 from apps.state.inputs import PageRequest
-from apps.state.services.committing import commit, payload_hash, validation_failed
+from apps.state.services.committing import commit, payload_hash
 from apps.state.services.doors import may_read, may_write
 from apps.state.stores import store
 from feltdb_engine import (
@@ -28,7 +28,7 @@ from feltdb_engine import (
     Record,
     Store,
 )
-from feltdb_engine.errors import FeedCompacted, PreconditionFailed, RecordNotFound, ValidationFailed
+from feltdb_engine.errors import FeedCompacted, PreconditionFailed, RecordNotFound
 from feltdb_engine.model import MutationKind
 
 
@@ -204,10 +204,7 @@ def _write(call: Call, mutation: Mutation, *, content: bytes, value_at: str = ""
     elif mutation.kind == "delete":
         preconditions = (Precondition(collection=mutation.collection, id=mutation.id, predicate="present"),)
     keyed = content if call.transaction_id is not None else None
-    try:
-        result = commit(opened, call, [mutation], preconditions, payload_hash=keyed)
-    except ValidationFailed as error:
-        raise validation_failed(error, lambda _: value_at) from error
+    result = commit(opened, call, [mutation], preconditions, payload_hash=keyed, value_at=lambda _: value_at)
     created, value = _effect(opened, mutation, before, result)
     record = Record(
         collection=mutation.collection,

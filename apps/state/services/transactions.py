@@ -8,11 +8,12 @@ import uuid_utils
 from apps.http.errors import ApiError
 from apps.state.calls import Call
 from apps.state.inputs import Transaction
-from apps.state.services.committing import commit, validation_failed
+from apps.state.reading import invalid
+from apps.state.services.committing import commit
 from apps.state.services.doors import may_read, may_write
 from apps.state.stores import store
 from feltdb_engine import CommitResult
-from feltdb_engine.errors import FenceBroken, IdempotencyConflict, PreconditionFailed, RecordNotFound, ValidationFailed
+from feltdb_engine.errors import FenceBroken, IdempotencyConflict, InvalidQuery, PreconditionFailed, RecordNotFound
 from feltdb_engine.fences import parse
 
 # The reference names what was found, not what was asked for.
@@ -31,18 +32,25 @@ def run(call: Call, wanted: Transaction) -> CommitResult:
     for condition in wanted.preconditions:
         may_read(call, condition.collection)
     opened = store(call.namespace)
-    if call.collections is not None:
-        _may_read_fenced(call, wanted.fences, opened.store_id)
     call = replace(call, transaction_id=wanted.transaction_id or str(uuid_utils.uuid7()))
     try:
-        return commit(opened, call, wanted.mutations, wanted.preconditions, fences=wanted.fences)
+        if call.collections is not None:
+            _may_read_fenced(call, wanted.fences, opened.store_id)
+        return commit(
+            opened,
+            call,
+            wanted.mutations,
+            wanted.preconditions,
+            fences=wanted.fences,
+            value_at=lambda at: _value_at(wanted.mutations[at].kind, at),
+        )
     except PreconditionFailed as error:
         details = dict(error.details)
         raise _refused({**details, "predicate": _FOUND.get(details["predicate"], details["predicate"])}) from error
     except RecordNotFound as error:
         raise _refused({"predicate": "missing", **error.details}) from error
-    except ValidationFailed as error:
-        raise validation_failed(error, lambda at: _value_at(wanted.mutations[at].kind, at)) from error
+    except InvalidQuery as error:  # a fence that is no token of this store
+        raise invalid(error.message, pointer=error.details["pointer"]) from error
     except FenceBroken as error:
         raise ApiError(
             "FENCE_BROKEN",

@@ -140,6 +140,7 @@ def _input(compiled: CompiledTrigger, operation: Operation, change: Change, dept
             "source_key": key,
             "change_kind": operation.kind,
             "depth": depth,
+            **({"traceparent": operation.actor.traceparent} if operation.actor.traceparent else {}),
             "contract": {
                 "id": contract.CONTRACT_ID,
                 "version": contract.version_of(terms),

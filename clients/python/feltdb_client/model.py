@@ -47,6 +47,7 @@ class Actor:
     request_id: str | None
     workload_id: str | None
     trigger_id: str | None
+    traceparent: str | None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -33,7 +33,7 @@ run: .venv/.runtime ## set everything up and serve at http://127.0.0.1:8000, wit
 
 test: lint .venv/.demo ## set everything up, check the code and run every test (about 15 minutes on two cores)
 	@scripts/install-chromium
-	@scripts/install-strace
+	@scripts/install-package strace "The fault tests"
 	@scripts/run-tests
 
 lint: .venv/.dev ## ruff, mypy, import-linter, missing migrations
@@ -47,8 +47,10 @@ lint: .venv/.dev ## ruff, mypy, import-linter, missing migrations
 	@$(BIN)/pip install --quiet --disable-pip-version-check -r requirements-bench.txt
 	@touch $@
 
-bench: .venv/.bench ## measure the engine side by side with its peers (about 4 minutes); prints ratios
+bench: .venv/.bench ## measure the engine and the API side by side with their peers (about 8 minutes); prints ratios
+	@scripts/install-package wrk "The benchmark over HTTP"
 	@$(BIN)/python -m benchmarks
+	@$(BIN)/python -m benchmarks.http
 
 demo: .venv/.demo ## import 336,776 real flights through the API with a trigger and a worker, and account for every row
 	@$(BIN)/python -m demo
@@ -61,11 +63,11 @@ docs: .venv/.runtime ## write anew what is made from the code: docs/settings.md,
 
 torture: .venv/.dev ## the long kill, fault and race loops (default 30 minutes: FELTDB_TORTURE_MINUTES)
 	@scripts/install-chromium
-	@scripts/install-strace
+	@scripts/install-package strace "The fault tests"
 	@FELTDB_TORTURE_MINUTES=$${FELTDB_TORTURE_MINUTES:-30} scripts/run-tests -m torture
 
 coverage: .venv/.dev ## branch coverage of the storage engine over all processes of its tests; below 98 %, or a line no test reaches and docs/reliability.md does not name, is a failure
-	@scripts/install-strace
+	@scripts/install-package strace "The fault tests"
 	@$(BIN)/coverage erase
 	@$(BIN)/coverage run -m pytest -q -m "not torture" tests/engine
 	@$(BIN)/coverage combine --quiet

@@ -31,7 +31,7 @@ class Injection:
 
     def __enter__(self) -> "Injection":
         if shutil.which("strace") is None:
-            _refuse("strace is not installed: scripts/install-strace")
+            _refuse("strace is not installed: scripts/install-package strace tests")
         command = ["strace", "-f", "-o", str(self._log), *self._options, "-p", str(self._pid)]
         self._process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
         assert self._process.stderr is not None

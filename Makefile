@@ -5,7 +5,7 @@ BIN := .venv/bin
 export FELTDB_DATA_DIR ?= $(CURDIR)/data
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint bench demo docs torture coverage clean
+.PHONY: help run test lint bench demo docs screenshots torture coverage clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name text; do printf '  make %-10s %s\n' "$$name" "$$text"; done
@@ -60,6 +60,10 @@ docs: .venv/.runtime ## write anew what is made from the code: docs/settings.md,
 	@FELTDB_DATA_DIR=$$(mktemp -d) $(BIN)/python manage.py spectacular --format openapi-json > docs/openapi.json.new
 	@$(BIN)/python -m json.tool --indent 1 --no-ensure-ascii docs/openapi.json.new docs/openapi.json
 	@rm docs/openapi.json.new
+
+screenshots: .venv/.dev ## take the pictures of docs/operators.md anew, in a real browser (about two minutes)
+	@scripts/install-chromium
+	@scripts/make-screenshots
 
 torture: .venv/.dev ## the long kill, fault and race loops (default 30 minutes: FELTDB_TORTURE_MINUTES)
 	@scripts/install-chromium

@@ -1,4 +1,4 @@
-"""Which worker processes there are, and what was done to keep the instance in order: for people to see."""
+"""Which worker processes there are, what kept the instance in order, how each minute went: for people to see."""
 
 from django.db import models
 
@@ -76,3 +76,33 @@ class UpkeepRun(models.Model):
 
     def __str__(self) -> str:
         return f"{self.kind} of {self.subject}"
+
+
+class Sample(models.Model):
+    """How one minute of one namespace went, as a worker process counted it; `minute_ms` is the minute's beginning.
+
+    Attempts that succeeded, attempts that failed (also timed out or lost), work that died, the largest lag of a trigger
+    in operations, and the longest wait of work that could run, in milliseconds. `event_pk`: the events counted so far.
+    """
+
+    namespace = models.CharField(max_length=63)
+    minute_ms = models.BigIntegerField()
+    succeeded = models.IntegerField()
+    failed = models.IntegerField()
+    died = models.IntegerField()
+    lag = models.BigIntegerField()
+    waited_ms = models.BigIntegerField()
+    event_pk = models.BigIntegerField()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["namespace", "minute_ms"], name="sample_once_a_minute"),
+            models.CheckConstraint(
+                condition=models.Q(succeeded__gte=0, failed__gte=0, died__gte=0, lag__gte=0, waited_ms__gte=0),
+                name="sample_counts_not_negative",
+            ),
+        ]
+        indexes = [models.Index(fields=["minute_ms"], name="sample_by_minute")]
+
+    def __str__(self) -> str:
+        return f"{self.namespace} at {self.minute_ms}"

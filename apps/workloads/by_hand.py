@@ -1,6 +1,6 @@
 """What a person at the console does to work: the service, and the audit event that names them, in one transaction."""
 
-from typing import Literal
+from typing import Any, Literal
 
 from django.db import OperationalError, transaction
 
@@ -8,8 +8,9 @@ from apps.http.errors import ApiError
 from apps.keys.audit.services import record
 from apps.keys.models import Namespace
 from apps.keys.principal import Principal
-from apps.workloads import services
-from apps.workloads.errors import WorkloadError
+from apps.workloads import services, twins
+from apps.workloads.commands import Subject
+from apps.workloads.errors import WorkloadError, twin_lives
 from apps.workloads.models import Workload
 from apps.workloads.states import Approval
 
@@ -30,10 +31,14 @@ def act(
 ) -> Workload:
     """Retry, cancel, approve or reject the work as it stands now; `input_hash` is that of the input a decision is on.
 
-    Raises what the service raises, and WORKLOAD_STORAGE_FAILURE where the database gave up; then nothing was done.
+    Raises what the service raises; CONFLICT for a retry of work that was asked for again and has not ended there; and
+    WORKLOAD_STORAGE_FAILURE where the database gave up. Then nothing was done.
     """
     if action in _DECISIONS:
         return _decide(_DECISIONS[action], work, by, now_ms, reason, input_hash)
+    twin = twins.living(work) if action == "retry" else None
+    if twin is not None:
+        raise twin_lives(twin.workload_id, twin.state)
     service = services.retry if action == "retry" else services.cancel
     try:
         with transaction.atomic():
@@ -51,6 +56,33 @@ def act(
     except OperationalError as error:
         raise _busy() from error
     return after
+
+
+def ask_again(work: Workload, input: Any, *, key: str, by: Principal, now_ms: int) -> Workload:
+    """Make new work of ended work, with another input; `key` makes it once. Raises what `services.resubmit` raises."""
+    try:
+        with transaction.atomic():
+            made = services.resubmit(
+                work.namespace,
+                work.workload_id,
+                by=by,
+                requested_by=Subject(kind="human", id=by.subject.id),
+                idempotency_key=key,
+                edits={"input": input},
+                now_ms=now_ms,
+            )
+            if made.created:
+                record(
+                    by,
+                    "workload.resubmit",
+                    target=work.workload_id,
+                    namespace=work.namespace,
+                    after={"workload_id": made.workload.workload_id},
+                    at_ms=now_ms,
+                )
+    except OperationalError as error:
+        raise _busy() from error
+    return made.workload
 
 
 def _decide(outcome: Approval, work: Workload, by: Principal, now_ms: int, reason: str, input_hash: str) -> Workload:

@@ -178,6 +178,7 @@ def names() -> frozenset[str]:
 def autodiscover() -> None:
     """Register the built-in programs and import every installed app's `capabilities` module."""
     import apps.workloads.builtin
+    import apps.workloads.bulk.program
     import apps.workloads.task_backend
     import apps.workloads.webhooks.program  # noqa: F401 - all register as they are imported
 

@@ -2,7 +2,7 @@
 
 WorkloadError (an ApiError)
     what is asked     invalid, secret_rejected, unauthorized, key_reused
-    what is there     not_found, transition_denied, conflict
+    what is there     not_found, transition_denied, conflict, twin_lives
     claiming          not_ready, not_yet_eligible, capability_denied, attempts_exhausted
     reporting         claim_invalid, stale_fence, lease_expired, timed_out, result_conflict, result_duplicate
     deciding          approver_not_permitted, approval_not_required, approval_stale, approval_decided,
@@ -75,6 +75,16 @@ def transition_denied(state: str, event: str) -> WorkloadError:
 def conflict(workload_id: str) -> WorkloadError:
     """Other writers moved the work again and again meanwhile."""
     return WorkloadError("WORKLOAD_CONFLICT", f"{workload_id} was changed by others meanwhile; read it and try again")
+
+
+def twin_lives(workload_id: str, state: str) -> WorkloadError:
+    """The same was asked for again, and that work has not ended."""
+    return WorkloadError(
+        "CONFLICT",
+        f"its twin {workload_id}, asked for again with other input, is {str(state).replace('_', ' ').lower()}: both "
+        "would do the work; cancel the twin first, or let it end",
+        details={"reason": "TWIN_LIVES", "workload_id": workload_id, "state": str(state)},
+    )
 
 
 def not_ready(state: str, waiting_for: Sequence[str] = ()) -> WorkloadError:

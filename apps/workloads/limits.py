@@ -121,3 +121,22 @@ DEFAULT_PAGE = 100
 MAX_HISTORY = 1_000
 """Events, attempts or checkpoints one history answer carries, newest kept."""
 MAX_HOLD_CHARS = 1_000  # why the claims of a namespace are stopped
+
+MAX_BULK = 50_000
+"""Workloads of one bulk action: choosing them takes about a second; for more, the action is started again."""
+
+MAX_BULK_LOOKED_AT = 200_000
+"""Workloads looked at for one bulk action: a filter that few match reads no further."""
+
+BULK_ROWS = 500
+"""Rows of one transaction while a bulk action is prepared: SQLite has one writer."""
+
+BULK_STEP = 20
+"""Workloads between two looks at whether the person still may, and whether the action was stopped."""
+
+BULK_DRAFT_MS = 24 * 3_600_000
+BULK_KEPT_MS = 90 * 24 * 3_600_000
+"""Milliseconds that a bulk action is kept: one that nobody started, and one that was."""
+
+MAX_REFUSED_WORDS = 50
+"""Kinds of refused words kept of one workload: a worker that goes on and on makes no more rows."""

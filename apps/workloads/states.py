@@ -113,3 +113,27 @@ class MissedRuns(StrEnum):
 
 REQUIRABLE = (State.SUCCEEDED, State.CANCELLED, State.REJECTED, State.DEAD_LETTER)
 """States one workload may require of another: those that stand still."""
+
+
+class BulkAction(StrEnum):
+    """What a person can do to many workloads at once. To discard is to cancel a dead letter for good."""
+
+    RETRY = "retry"
+    CANCEL = "cancel"
+    DISCARD = "discard"
+
+
+class BulkState(StrEnum):
+    """How far a bulk order has come; once it is started its own workload says how it stands."""
+
+    CHOOSING = "choosing"
+    DRAFT = "draft"
+    STARTED = "started"
+
+
+class BulkOutcome(StrEnum):
+    """What became of one workload of a bulk order."""
+
+    PENDING = "pending"
+    DONE = "done"
+    REFUSED = "refused"

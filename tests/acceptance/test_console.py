@@ -1,8 +1,10 @@
-"""The operator's journey in a real browser, over a real server and a real worker.
+"""The operator's whole journey in a real browser, over a real server and a real worker.
 
-Cost: about a minute. Pictures of every page, for review, in tests/screenshots/ (kept out of the repository).
+Cost: about 80 s in all, most of it 1,200 dead letters and their retries. Pictures of every step, for review, in
+tests/screenshots/ (kept out of the repository); `make screenshots` chooses those of docs/operators.md from them.
 """
 
+import re
 import time
 from collections.abc import Iterator
 
@@ -16,6 +18,20 @@ pytestmark = pytest.mark.acceptance
 
 OPERATOR, PASSWORD = "night-shift", "correct horse battery"
 WORK_MS = 30_000
+BULK_MS = 150_000
+MANY = 1_200
+ATTEMPTS = """
+from apps.workloads.models import Attempt, Workload
+rows = Workload.objects.filter(trigger="state_change:bad-claims")
+print(rows.filter(state="DEAD_LETTER").count(), Attempt.objects.filter(workload__in=rows).count())
+"""
+FORGET_HISTORY = """
+from apps.state.stores import store
+from feltdb_engine.policy import Retention
+opened = store("default")
+opened.compact(Retention(age_ms=0, ids_age_ms=0))
+print(opened.start().sequence, opened.head().sequence)
+"""
 
 
 @pytest.fixture(scope="module")
@@ -41,14 +57,16 @@ def rooms(page: Page) -> Locator:
 
 
 def test_an_operator_defines_a_trigger_sees_its_work_reads_why_it_died_and_retries_it(instance: Instance) -> None:
-    key = instance.new_key("state:read", "state:write")
-    with browser() as seen, instance.client(key) as api:
+    with browser() as seen:
         page = seen.page
         page.goto(f"{instance.url}/admin/")
         seen.shoot("01-sign-in")
         sign_in(page, instance)
         seen.shoot("02-overview-empty")
+        api = instance.client(issue_a_key(page))
 
+        early = {"id": "early-0", "carrier": "UA", "arr_delay": 61}
+        api.post("/collections/flights", json=early).raise_for_status()
         define_with_a_mistake_first(seen)
         seen.check()
 
@@ -94,6 +112,9 @@ def test_an_operator_defines_a_trigger_sees_its_work_reads_why_it_died_and_retri
         page.get_by_role("link", name="late-flights").click()
         pause_and_resume(page)
         seen.shoot("12-trigger")
+        say_why_it_did_not_fire(seen)
+        replay_old_changes(seen)
+        seen.check()
         page.get_by_role("button", name="Sign out").click()
         expect(page.get_by_role("heading", name="You are signed out")).to_be_visible()
         seen.check()
@@ -119,8 +140,48 @@ def define_with_a_mistake_first(seen: Browser) -> None:
     seen.shoot("04-trigger-form-wrong")
     page.get_by_label("insert: a record appears").check()
     page.get_by_label("And this holds of it").fill('{"field": "arr_delay", "op": "gt", "value": 60}')
+    page.get_by_role("button", name="Dry run over recent changes").click()
+    expect(page.get_by_role("status").filter(has_text="nothing was stored")).to_contain_text("1 of 1 change")
+    seen.shoot("04-trigger-form-tried")
     page.get_by_role("button", name="Define the trigger").click()
     expect(page.get_by_text("late-flights is defined")).to_be_visible()
+
+
+def issue_a_key(page: Page) -> str:
+    """Issue a key by form and return its secret, which is shown once."""
+    rooms(page).get_by_role("link", name="API keys").click()
+    page.get_by_role("link", name="Issue an API key").first.click()
+    page.locator("#id_name").fill("the journey")
+    for scope in ("state:read", "state:write", "triggers:write", "triggers:read", "workload:create", "workload:read"):
+        page.get_by_label(re.compile(f"^{scope}:")).check()
+    page.get_by_role("button", name=re.compile("Issue")).click()
+    found = re.search(r"fdb_live_[0-9A-Za-z]{12}_[0-9A-Za-z]{49}", page.content())
+    assert found is not None
+    return found.group()
+
+
+def say_why_it_did_not_fire(seen: Browser) -> None:
+    """From a trigger's page: choose a change it let pass, and read the clause that did not hold."""
+    page = seen.page
+    page.get_by_role("link", name="Why did it not fire?").click()
+    page.get_by_role("link", name="flights:late-0").first.click()
+    expect(page.get_by_role("heading", name="It made no work")).to_be_visible()
+    expect(page.locator("main")).to_contain_text("the predicate does not hold")
+    expect(page.get_by_role("row", name=re.compile('"value":60'))).to_contain_text("30")
+    seen.shoot("12-trigger-why")
+    page.get_by_role("link", name="late-flights", exact=True).click()
+
+
+def replay_old_changes(seen: Browser) -> None:
+    """Order the changes from the beginning once more and see the order through."""
+    page = seen.page
+    page.get_by_role("link", name="Replay old changes").click()
+    page.get_by_label("Reason").fill("paid twice on purpose")
+    page.get_by_role("button", name="Order the replay").click()
+    expect(page.locator("section", has=page.get_by_role("heading", name="Replays"))).to_contain_text(
+        "done", timeout=WORK_MS
+    )
+    seen.shoot("12-trigger-replay")
 
 
 def pause_and_resume(page: Page) -> None:
@@ -131,6 +192,113 @@ def pause_and_resume(page: Page) -> None:
     page.get_by_text("Resume…").click()
     page.get_by_role("button", name="Resume it").click()
     expect(page.get_by_text("goes on from where it stood")).to_be_visible()
+
+
+def test_1200_dead_letters_are_retried_once_each_and_a_bulk_action_is_stopped(instance: Instance) -> None:
+    key = instance.new_key("state:write", "triggers:write")
+    with browser() as seen, instance.client(key) as api:
+        page = seen.page
+        sign_in(page, instance)
+        trigger = {
+            "trigger_id": "bad-claims",
+            "source_collection": "claims",
+            "change_kind": "insert",
+            "target_capability": "compensate_delay",
+        }
+        api.post("/triggers", json=trigger).raise_for_status()
+        claims = [{"op": "put", "collection": "claims", "id": f"c-{number}", "value": {}} for number in range(MANY)]
+        api.post("/transactions", json={"mutations": claims}).raise_for_status()
+        wait_for_all_dead(instance, MANY)
+
+        rooms(page).get_by_role("link", name="Dead letters").click()
+        group = page.locator("section.card", has_text="KeyError")
+        expect(group).to_contain_text("dead")
+        seen.shoot("16-dead-letters-many")
+        group.get_by_role("button", name="Retry all like these").click()
+        expect(page.get_by_role("heading", name="What will happen")).to_be_visible()
+        expect(page.locator("main")).to_contain_text(f"{MANY} dead letters")
+        page.get_by_label("Reason").fill("the form was corrected")
+        seen.shoot("17-bulk-draft")
+        page.get_by_role("button", name=f"Retry {MANY} workloads").dblclick()
+        expect(page.get_by_role("heading", name="Progress")).to_be_visible()
+        expect(page.locator("main")).to_contain_text(re.compile(r"[1-9]\d* of 1200"), timeout=BULK_MS)
+        seen.shoot("18-bulk-progress")
+        expect(page.locator("main")).to_contain_text(f"{MANY} done, 0 refused, 0 left", timeout=BULK_MS)
+        seen.shoot("19-bulk-done")
+        seen.check()
+        wait_for_all_dead(instance, 2 * MANY)  # each has failed again, once: nothing is retried twice
+        rooms(page).get_by_role("link", name="Bulk actions").click()
+        expect(page.locator("tbody tr")).to_have_count(1)
+
+        rooms(page).get_by_role("link", name="Dead letters").click()
+        page.locator("section.card", has_text="KeyError").get_by_role("button", name="Retry all like these").click()
+        page.get_by_role("button", name=f"Retry {MANY} workloads").click()
+        page.get_by_role("button", name="Stop").click()
+        expect(page.get_by_role("heading", name="Stopped")).to_be_visible(timeout=WORK_MS)
+        seen.shoot("20-bulk-stopped")
+        left = re.search(r"(\d+) were left alone", page.locator("main").inner_text())
+        assert left is not None and int(left[1]) > 0
+        rooms(page).get_by_role("link", name="Audit").click()
+        expect(page.locator("main")).to_contain_text("bulk.stop")
+        seen.check()
+
+
+def wait_for_all_dead(instance: Instance, attempts: int) -> None:
+    """Wait until every claim's work is dead after exactly so many attempts in all."""
+    deadline = time.monotonic() + BULK_MS / 1000
+    while (told := instance.manage("shell", "-v0", "-c", ATTEMPTS).split()) != [str(MANY), str(attempts)]:
+        assert time.monotonic() < deadline, f"{told} instead of {MANY} dead after {attempts} attempts"
+        assert int(told[1]) <= attempts, "something was tried more often than it was asked for"
+        time.sleep(1)
+
+
+def forget_history(instance: Instance) -> None:
+    """Compact until what the paused trigger has yet to see is gone: its pin lets go once the evaluator has looked."""
+    deadline = time.monotonic() + WORK_MS / 1000
+    floor, head = 0, 2
+    while floor < head - 1:
+        assert time.monotonic() < deadline, f"history from {floor} on is still kept"
+        floor, head = map(int, instance.manage("shell", "-v0", "-c", FORGET_HISTORY).split())
+
+
+def test_work_is_cancelled_and_a_trigger_whose_history_is_gone_is_rebased(instance: Instance) -> None:
+    key = instance.new_key("state:write", "triggers:write", "workload:create", "workload:read")
+    with browser() as seen, instance.client(key) as api:
+        page = seen.page
+        sign_in(page, instance)
+        request = {"definition_id": "nobody-runs-this", "idempotency_key": "idle", "input": {"n": 2**63}}
+        waiting = api.post("/workloads", json=request).raise_for_status().json()["workload_id"]
+        page.goto(f"{instance.url}/admin/workloads/workload/{waiting}/change/")
+        page.get_by_text("Cancel this work").click()
+        with seen.expecting(409):
+            # Somebody else is faster: the page explains, and nothing is done twice.
+            instance.manage("workload", "cancel", waiting, "--namespace", "default")
+            page.get_by_role("button", name="Cancel the work").click()
+        expect(page.get_by_role("alert")).to_contain_text("It is cancelled now")
+        seen.shoot("21-somebody-was-faster")
+
+        trigger = {"trigger_id": "audit-claims", "source_collection": "claims", "change_kind": "insert"}
+        members = {"target_capability": "identity", "max_lag_operations": 1}
+        api.post("/triggers", json={**trigger, **members}).raise_for_status()
+        api.post("/triggers/audit-claims/pause", json={"reason": "the auditors move"}).raise_for_status()
+        for number in range(5):
+            api.post("/collections/claims", json={"id": f"late-{number}"}).raise_for_status()
+        forget_history(instance)
+        api.post("/triggers/audit-claims/resume", json={"reason": "they are back"}).raise_for_status()
+        rooms(page).get_by_role("link", name="Triggers").click()
+        expect(page.get_by_role("row", name=re.compile("audit-claims"))).to_contain_text("blocked", timeout=WORK_MS)
+        page.get_by_role("link", name="audit-claims").click()
+        expect(page.locator("main")).to_contain_text("FEED_COMPACTED")
+        page.get_by_role("link", name="Rebase", exact=True).click()
+        expect(page.locator("main")).to_contain_text("History it had not seen is gone")
+        seen.shoot("22-rebase")
+        page.get_by_label("Go on from").select_option("beginning")
+        page.get_by_label("Reason").fill("checked by hand")
+        page.get_by_role("button", name="Rebase it").click()
+        expect(page.get_by_text("goes on from where you put it")).to_be_visible()
+        expect(page.locator(".head .badge").first).to_have_text("active")
+        seen.shoot("23-rebased")
+        seen.check()
 
 
 def make_dead(instance: Instance, name: str) -> str:
@@ -153,9 +321,18 @@ def test_everything_works_without_javascript(instance: Instance) -> None:
         page.get_by_label("Find by id").fill(dead)
         page.get_by_role("button", name="Find").click()
         expect(page.get_by_role("heading", name="Why it is dead")).to_be_visible()
-        page.get_by_text("Cancel this work").click()
-        page.get_by_role("button", name="Cancel the work").click()
-        expect(page.get_by_text("The work is cancelled")).to_be_visible()
+        rooms(page).get_by_role("link", name="Dead letters").click()
+        page.get_by_label(f"Choose {dead}").check()
+        page.locator("section.card", has=page.get_by_label(f"Choose {dead}")).get_by_role(
+            "button", name="Discard the chosen"
+        ).click()
+        page.get_by_role("button", name="Discard 1 workload").click()
+        deadline = time.monotonic() + WORK_MS / 1000
+        while "1 done" not in page.locator("main").inner_text():
+            assert time.monotonic() < deadline
+            page.reload()
+        page.get_by_role("link", name=dead).click()
+        expect(page.locator(".head .badge").first).to_have_text("cancelled")
         seen.check()
 
 
@@ -165,14 +342,15 @@ def test_chosen_dead_letters_stay_chosen_while_the_page_lives_and_are_retried_to
         page = seen.page
         sign_in(page, instance)
         rooms(page).get_by_role("link", name="Dead letters").click()
-        page.get_by_label("Choose all that are shown").first.check()
+        group = page.locator("section.card", has_text="KeyError: 'source'")
+        group.get_by_label("Choose all that are shown").check()
         page.wait_for_timeout(6_000)  # one beat of the live part
-        assert all(box.is_checked() for box in page.locator("td > input[type=checkbox]").all())
-        page.get_by_role("button", name="Retry the chosen").click()
+        assert all(box.is_checked() for box in group.locator("td > input[type=checkbox]").all())
+        group.get_by_role("button", name="Retry the chosen").click()
         expect(page.locator("tbody tr")).to_have_count(2)
         seen.shoot("13-retry-chosen")
-        page.get_by_role("button", name="Retry 2 dead letters").click()
-        expect(page.get_by_role("heading", name="2 of 2 armed again")).to_be_visible()
+        page.get_by_role("button", name="Retry 2 workloads").click()
+        expect(page.locator("main")).to_contain_text("2 done, 0 refused, 0 left", timeout=WORK_MS)
         for workload_id in dead:
             expect(page.locator("main")).to_contain_text(workload_id)
         seen.check()

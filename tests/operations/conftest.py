@@ -79,6 +79,8 @@ def one_of_each(make_dead: Any, make_key: Any, namespace: str) -> dict[Any, Any]
     from apps.triggers.models import Trigger, TriggerQuarantine
     from apps.triggers.services import define
     from apps.workloads.clock import now_ms
+    from apps.workloads.models import BulkOrder, RefusedWord, RegisteredWorker, Schedule
+    from tests.operations.rows import a_bulk_order, a_refused_word, a_schedule, a_worker
 
     dead, key = make_dead(), make_key().key
     document = {
@@ -114,4 +116,8 @@ def one_of_each(make_dead: Any, make_key: Any, namespace: str) -> dict[Any, Any]
         Trigger: trigger,
         TriggerQuarantine: quarantined,
         Workload: dead,
+        BulkOrder: a_bulk_order(namespace),
+        RefusedWord: a_refused_word(dead),
+        RegisteredWorker: a_worker(namespace, now_ms()),
+        Schedule: a_schedule(namespace, now_ms()),
     }

@@ -13,6 +13,9 @@ from django.urls import URLPattern, URLResolver, reverse
 MODEL_PAGES = {"changelist": False, "add": False, "change": True, "delete": True, "history": True}
 """Django's own pages of a model, and whether they are about one row."""
 
+NAMED_BY = {"Workload": "workload_id", "BulkOrder": "bulk_id"}
+"""What names a row in the address of its page, where that is not its key."""
+
 NOT_PAGES = {"jsi18n", "autocomplete", "view_on_site", "logout"}
 """Addresses that show nothing to a person."""
 
@@ -42,7 +45,7 @@ class Samples:
             if name.startswith(f"{base}_"):
                 page = name.removeprefix(f"{base}_")
                 if page in MODEL_PAGES:
-                    pk = getattr(row, "workload_id", row.pk)
+                    pk = getattr(row, NAMED_BY.get(model.__name__, "pk"))
                     return [reverse(f"admin:{name}", args=[pk] if MODEL_PAGES[page] else [])]
         raise AssertionError(f"the page {name} has no sample: give it one in tests/operations")
 

@@ -6,6 +6,8 @@ from django.test import Client
 
 from apps.keys.audit.models import AuditEvent
 from apps.keys.models import Operator
+from apps.workloads.models import BulkOrder
+from tests.workloads.bulk_orders import carry_out
 
 
 def told(action: str) -> list[tuple[str, str, str, str]]:
@@ -17,14 +19,18 @@ def test_retrying_cancelling_and_bulk_are_audited_row_by_row(console: Client, ma
     one, two, three = (make_dead(key) for key in "abc")
     path = f"/admin/workloads/workload/{one.workload_id}"
     console.post(f"{path}/retry/", {"seen": one.history_length, "reason": "fixed"})
-    console.post("/admin/dead-letters/retry/", {"id": [two.workload_id], "confirmed": "1", "reason": "fixed too"})
-    console.post("/admin/dead-letters/retry/", {"id": [three.workload_id], "act": "discard", "confirmed": "1"})
+    for work, action, reason in ((two, "retry", "fixed too"), (three, "discard", "")):
+        chosen = {"id": [work.workload_id], "act": action}
+        order = console.post("/admin/workloads/bulkorder/choose/", chosen, follow=True).context["order"]
+        console.post(f"/admin/workloads/bulkorder/{order.bulk_id}/start/", {"reason": reason})
+        carry_out(BulkOrder.objects.get(pk=order.pk))
     who = "human:admin"
     assert told("workload.retry") == [
         (who, one.workload_id, namespace, "fixed"),
         (who, two.workload_id, namespace, "fixed too"),
     ]
     assert told("workload.cancel") == [(who, three.workload_id, namespace, "")]
+    assert [row[3] for row in told("bulk.retry") + told("bulk.discard")] == ["fixed too", ""]
 
 
 def test_what_was_refused_leaves_no_event_of_a_change(console: Client, make_dead: Any) -> None:

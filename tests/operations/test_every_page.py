@@ -24,12 +24,22 @@ LONG_NAME = ".".join(["a"] * 200)
 """200 levels."""
 
 ACTIONS_ONLY = {
-    "dead_letters_retry",
     "storage_acknowledge",
     "keys_humansession_end",
     "keys_issuedgrant_revoke",
     "keys_operator_act",
+    "triggers_replay_cancel",
     "triggers_trigger_act",
+    "triggers_triggerquarantine_act",
+    "workloads_bulkorder_choose",
+    "workloads_bulkorder_discard",
+    "workloads_bulkorder_start",
+    "workloads_bulkorder_stop",
+    "workloads_refusedword_change",
+    "workloads_registeredworker_act",
+    "workloads_registeredworker_changelist",
+    "workloads_schedule_act",
+    "workloads_workload_again",
     "workloads_workload_approve",
     "workloads_workload_cancel",
     "workloads_workload_reject",
@@ -41,8 +51,8 @@ ACTIONS_ONLY = {
 @pytest.fixture
 def samples(one_of_each: dict[Any, Any], namespace: str, data_dir: Any, make_dead: Any, make_key: Any) -> Samples:
     from apps.keys.models import ApiKey, HumanSession, IssuedGrant, Namespace, Operator
-    from apps.triggers.models import Trigger
-    from apps.workloads.models import Workload
+    from apps.triggers.models import Trigger, TriggerQuarantine
+    from apps.workloads.models import BulkOrder, RegisteredWorker, Schedule, Workload
 
     rows = one_of_each
     dead = make_dead("hostile", error=HOSTILE, input={HOSTILE: HOSTILE, LONG_NAME: 2**64 - 1}, definition_id=HOSTILE)
@@ -74,7 +84,7 @@ def samples(one_of_each: dict[Any, Any], namespace: str, data_dir: Any, make_dea
         **{name: ([], [{}]) for name in ("contract", "doctor", "overload", "capacity", "rates")},
         "ledger": ([], [{}, {"key": "hostile"}, {"key": f"tx {HOSTILE} 1"}, {"key": HOSTILE}]),
         "dead_letters": ([], [{}]),
-        "dead_letters_retry": ([], [{}]),
+        "workers": ([], [{}]),
         "storage": ([], [{}]),
         "storage_acknowledge": ([rows[Namespace].pk], [{}]),
         "keys_apikey_rotate": ([rows[ApiKey].pk], [{}]),
@@ -85,8 +95,20 @@ def samples(one_of_each: dict[Any, Any], namespace: str, data_dir: Any, make_dea
         "keys_issuedgrant_revoke": ([rows[IssuedGrant].pk], [{}]),
         "keys_operator_act": ([rows[Operator].pk, "stop"], [{}]),
         "triggers_trigger_act": ([rows[Trigger].pk, "pause"], [{}]),
-        "triggers_trigger_edit": ([rows[Trigger].pk], [{}]),
-        **{f"workloads_workload_{act}": ([dead.workload_id], [{}]) for act in ("approve", "cancel", "reject", "retry")},
+        **{f"triggers_trigger_{page}": ([rows[Trigger].pk], [{}]) for page in ("edit", "rebase", "replay")},
+        "triggers_trigger_try": ([rows[Trigger].pk], [{}, {"from": "recent"}]),
+        "triggers_trigger_why": ([rows[Trigger].pk], [{}, {"change": "1"}]),
+        "triggers_replay_cancel": ([rows[Trigger].pk, 1], [{}]),
+        "triggers_triggerquarantine_act": ([rows[TriggerQuarantine].pk, "retry"], [{}]),
+        "triggers_triggerquarantine_changelist": ([], [{}, {"all": 1}]),
+        "workloads_bulkorder_choose": ([], [{}]),
+        **{f"workloads_bulkorder_{act}": ([rows[BulkOrder].bulk_id], [{}]) for act in ("start", "stop", "discard")},
+        "workloads_registeredworker_act": ([rows[RegisteredWorker].pk, "drain"], [{}]),
+        "workloads_schedule_act": ([rows[Schedule].pk, "pause"], [{}]),
+        **{
+            f"workloads_workload_{act}": ([dead.workload_id], [{}])
+            for act in ("again", "approve", "cancel", "reject", "retry")
+        },
     }
     return Samples(rows=rows, own=own)
 
@@ -124,7 +146,7 @@ def expected(name: str, address: str) -> tuple[int, ...]:
         return (302,)
     if name.endswith(("_add", "_delete")):
         return (200, 403)
-    if name in ("search", "workloads_workload_history"):
+    if name in ("search", "workloads_workload_history", "workloads_bulkorder_history"):
         return (200, 302)
     return (422,) if "after=%3C" in address else (200,)
 
@@ -140,7 +162,7 @@ def test_a_viewer_sees_every_page_and_is_offered_nothing(console: Client, sample
     session = viewer.session
     session["console_namespace"] = console.session["console_namespace"]
     session.save()
-    for_administrators = ("_add", "_delete", "_rotate", "_tester", "_edit", "keys_operator")
+    for_administrators = ("_add", "_delete", "_rotate", "_tester", "_edit", "_rebase", "_replay", "keys_operator")
     for name, addresses in samples.addresses().items():
         for address in addresses:
             with CaptureQueriesContext(connection) as asked:

@@ -28,6 +28,10 @@ PAGES = [
     "/admin/triggers/trigger/",
     "/admin/triggers/trigger/add/",
     "/admin/triggers/triggerquarantine/",
+    "/admin/workloads/bulkorder/",
+    "/admin/workloads/refusedword/",
+    "/admin/workloads/schedule/",
+    "/admin/workers/",
     "/admin/keys/apikey/",
     "/admin/keys/apikey/add/",
     "/admin/keys/namespace/",
@@ -177,45 +181,14 @@ def test_dead_letters_stand_together_by_capability_and_alike_reason(console: Cli
     assert alike[0].workload_id in whole and other.workload_id not in whole
 
 
-def test_chosen_dead_letters_are_retried_after_being_asked_once_more(console: Client, make_dead: Any) -> None:
-    first, second, third = (make_dead(key) for key in "abc")
-    chosen = {"id": [first.workload_id, second.workload_id], "act": "retry"}
-    asked = console.post("/admin/dead-letters/retry/", chosen)
-    assert asked.status_code == 200 and "Retry 2 dead letters" in asked.content.decode()
-    assert Workload.objects.filter(state=State.DEAD_LETTER).count() == 3
-    services.cancel(second.namespace, second.workload_id, actor="somebody else", now_ms=NOW_MS + 50)
-    done = console.post("/admin/dead-letters/retry/", {**chosen, "confirmed": "1", "reason": "fixed"})
-    text = done.content.decode()
-    assert done.status_code == 200 and "1 of 2 armed again" in text and "no dead letter any more" in text
-    states = {work.workload_id: work.state for work in Workload.objects.all()}
-    assert states == {first.workload_id: "READY", second.workload_id: "CANCELLED", third.workload_id: "DEAD_LETTER"}
-
-
-def test_a_whole_group_is_retried_and_some_are_discarded(console: Client, make_dead: Any) -> None:
-    ids = [make_dead(key).workload_id for key in "abcd"]
-    group = console.get("/admin/dead-letters/").context["groups"][0]
-    answer = console.post("/admin/dead-letters/retry/", {"whole": group.key})
-    assert {work.workload_id for work in answer.context["chosen"]} == set(ids)
-    assert console.post("/admin/dead-letters/retry/", {"whole": "unknown", "confirmed": "1"}).status_code == 409
-    console.post("/admin/dead-letters/retry/", {"id": ids[:3], "act": "retry", "confirmed": "1"})
-    console.post("/admin/dead-letters/retry/", {"id": ids[3:], "act": "discard", "confirmed": "1", "reason": "not due"})
-    assert [Workload.objects.get(workload_id=each).state for each in ids] == ["READY"] * 3 + ["CANCELLED"]
-
-
-def test_nothing_chosen_is_said_and_nothing_done(console: Client, make_dead: Any) -> None:
-    make_dead()
-    answer = console.post("/admin/dead-letters/retry/", {"act": "retry", "confirmed": "1"})
-    assert answer.status_code == 409 and "Tick the dead letters first" in answer.content.decode()
-
-
 def test_work_of_another_namespace_is_neither_listed_nor_retried_from_here(console: Client, make_dead: Any) -> None:
     from apps.keys.services import ensure_namespace
 
     dead = make_dead()
     ensure_namespace("elsewhere")
     assert "Nothing is dead" in console.get("/admin/dead-letters/?namespace=elsewhere").content.decode()
-    answer = console.post("/admin/dead-letters/retry/", {"id": [dead.workload_id], "confirmed": "1"})
-    assert answer.status_code == 409
+    answer = console.post("/admin/workloads/bulkorder/choose/", {"id": [dead.workload_id], "act": "retry"}, follow=True)
+    assert answer.context["order"].total == 0
     assert Workload.objects.get(pk=dead.pk).state == State.DEAD_LETTER
 
 

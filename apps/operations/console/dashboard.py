@@ -6,6 +6,7 @@ from django.template.response import TemplateResponse
 
 from apps.http.pages.limits import COUNT_CAP
 from apps.keys.console import namespace_choice
+from apps.operations.services import sampling
 from apps.operations.services.overview import overview
 from apps.workloads.states import RESTING
 
@@ -19,5 +20,6 @@ def page(site: AdminSite, request: HttpRequest) -> TemplateResponse:
     if namespace and request.user.has_perm(VIEW):
         seen = overview(namespace, now_ms=context["now_ms"], cap=COUNT_CAP)
         context["seen"] = seen
+        context["curves"] = sampling.curves(namespace, now_ms=context["now_ms"])
         context["by_state"] = [(state, seen.counts.get(state, 0)) for state in RESTING]
     return TemplateResponse(request, "admin/index.html", context)

@@ -22,6 +22,7 @@ from apps.operations.console import (
     search,
     sign_in,
     storage,
+    workers,
 )
 from apps.workloads.clock import now_ms
 
@@ -33,6 +34,7 @@ class Entry:
     label: str
     url_name: str
     permission: str = ""
+    query: str = ""
 
 
 NAVIGATION: Sequence[tuple[str, Sequence[Entry]]] = (
@@ -47,12 +49,24 @@ NAVIGATION: Sequence[tuple[str, Sequence[Entry]]] = (
         "Work",
         (
             Entry(label="Workloads", url_name="workloads_workload_changelist", permission="workloads.view_workload"),
+            Entry(
+                label="Approvals",
+                url_name="workloads_workload_changelist",
+                permission="workloads.view_workload",
+                query="state=AWAITING_APPROVAL",
+            ),
+            Entry(
+                label="Bulk actions", url_name="workloads_bulkorder_changelist", permission="workloads.view_bulkorder"
+            ),
             Entry(label="Triggers", url_name="triggers_trigger_changelist", permission="triggers.view_trigger"),
             Entry(
                 label="Quarantine",
                 url_name="triggers_triggerquarantine_changelist",
                 permission="triggers.view_triggerquarantine",
             ),
+            Entry(label="Schedules", url_name="workloads_schedule_changelist", permission="workloads.view_schedule"),
+            Entry(label="Workers", url_name="workers", permission="workloads.view_registeredworker"),
+            Entry(label="Fence", url_name="workloads_refusedword_changelist", permission="workloads.view_refusedword"),
         ),
     ),
     (
@@ -106,7 +120,7 @@ class ConsoleSite(AdminSite):
         """Put our own pages before Django's, which end in a catch-all."""
         own: list[URLPattern | URLResolver] = [
             path("dead-letters/", self._page(dead_letters.page), name="dead_letters"),
-            path("dead-letters/retry/", self._page(dead_letters.retry), name="dead_letters_retry"),
+            path("workers/", self._page(workers.page), name="workers"),
             path("records/", self._page(records.collections), name="collections"),
             path("records/collection/", self._page(records.page), name="records"),
             path("records/record/", self._page(records.one), name="record"),
@@ -162,6 +176,8 @@ def navigation(request: HttpRequest) -> list[dict[str, Any]]:
             except NoReverseMatch:
                 continue
             inside = request.path == url if entry.url_name == "index" else request.path.startswith(url)
+            if entry.query:
+                url, inside = f"{url}?{entry.query}", inside and request.META["QUERY_STRING"] == entry.query
             links.append({"label": entry.label, "url": url, "current": inside})
         if links:
             sections.append({"heading": heading, "links": links})

@@ -32,6 +32,10 @@ _SEES = (
     "keys.view_namespace",
     "triggers.view_trigger",
     "triggers.view_triggerquarantine",
+    "workloads.view_bulkorder",
+    "workloads.view_refusedword",
+    "workloads.view_registeredworker",
+    "workloads.view_schedule",
     "workloads.view_workload",
 )
 PERMISSIONS = {

@@ -92,13 +92,21 @@ class Meeting:
 def meeting(store: Store, namespace: str, *, now_ms: int) -> Meeting:
     """Read what `changing.meet` needs, before its transaction; compares with what is remembered.
 
-    Raises `ControlPlaneMismatch`.
+    Where history was compacted up to the head, the last change is known by nothing but its number: then what is
+    remembered stays. Raises `ControlPlaneMismatch`.
     """
     told = pins.told(store, now_ms=now_ms)
     row = NamespacePosition.objects.filter(pk=namespace).first()
     if row is not None:
         check(of_row(row), store)
-    return Meeting(seen=at_head(store), told=told)
+    try:
+        seen = at_head(store)
+    except FeedCompacted:
+        nothing = Seen(
+            store_id=store.store_id, instance_id=store.head().instance_id, sequence=SEQUENCE_NONE, content_hash=""
+        )
+        seen = nothing if row is None else of_row(row)
+    return Meeting(seen=seen, told=told)
 
 
 def check_told(seen: Seen, told: int) -> None:

@@ -27,7 +27,7 @@ def checkpoint(fence: Fence, state: JSON, *, now_ms: int) -> Checkpoint:
     """
     validation.refuse_secrets(state, "/state")
     raw = validation.bounded_json(state, "/state", limits.MAX_CHECKPOINT_BYTES)
-    row = held(fence, now_ms)
+    row = held(fence, now_ms, word="checkpoint")
     move(row.state, "checkpoint")
     attempt = statements.get(Attempt, workload_id=row.pk, number=row.fencing_token)
     newest = Checkpoint.objects.filter(workload=row).aggregate(newest=Max("sequence"))["newest"] or 0
@@ -74,7 +74,7 @@ def context(fence: Fence, *, now_ms: int, secret_references: tuple[str, ...] = (
 
     Refused in this order: deadline, fence, WORKLOAD_INVALID for what is not the name of a secret.
     """
-    row = held(fence, now_ms)
+    row = held(fence, now_ms, word="context")
     for index, name in enumerate(secret_references):
         if not name.startswith(SECRET_REFERENCE) or len(name) > limits.MAX_TEXT_CHARS:
             raise errors.invalid(f"must begin with {SECRET_REFERENCE}", pointer=f"/secret_references/{index}")

@@ -8,6 +8,7 @@ from apps.workloads import backoff, deadlines, errors, identity, statements
 from apps.workloads.commands import Fence, RetryPolicy
 from apps.workloads.deadlines import Deadline
 from apps.workloads.models import Attempt, Workload
+from apps.workloads.services import refused
 from apps.workloads.services.moving import Move, load, policy_of
 from apps.workloads.states import CLAIMED_STATES, AttemptStatus
 
@@ -31,11 +32,23 @@ def check_fence(row: Workload, fence: Fence, now_ms: int) -> None:
         raise errors.lease_expired(row.lease_expires_at_ms)
 
 
-def held(fence: Fence, now_ms: int) -> Workload:
-    """Return the row whose claim is the fence's, having timed it out first where a deadline has passed."""
+def held(fence: Fence, now_ms: int, *, word: str) -> Workload:
+    """Return the row whose claim is the fence's, having timed it out first where a deadline has passed.
+
+    `word` is what the worker says; where the fence refuses it, that is kept for people to see.
+    """
     row = in_time(load(fence.namespace, fence.workload_id), now_ms)
-    check_fence(row, fence, now_ms)
+    require_fence(row, fence, now_ms, word=word)
     return row
+
+
+def require_fence(row: Workload, fence: Fence, now_ms: int, *, word: str) -> None:
+    """Check the fence as `check_fence` does, and keep the word that it refuses."""
+    try:
+        check_fence(row, fence, now_ms)
+    except errors.WorkloadError as refusal:
+        refused.keep(row, fence, word=word, code=refusal.code, now_ms=now_ms)
+        raise
 
 
 def in_time(row: Workload, now_ms: int) -> Workload:

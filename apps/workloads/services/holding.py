@@ -14,7 +14,7 @@ from apps.workloads.states import AttemptStatus, State
 @deciding_anew
 def start(fence: Fence, *, now_ms: int) -> Workload:
     """Say that the attempt has begun. A second time is WORKLOAD_TRANSITION_DENIED."""
-    row = held(fence, now_ms)
+    row = held(fence, now_ms, word="start")
     move = Move(row, now_ms).step("start", fence.worker_id).set(started_at_ms=now_ms)
     with transaction.atomic():
         move.commit_or_lose()
@@ -30,7 +30,7 @@ def heartbeat(fence: Fence, *, extend_ms: int, now_ms: int) -> Heartbeat:
     No transition and no event: one small update.
     """
     validation.lease(extend_ms, "/extend_ms")
-    row = held(fence, now_ms)
+    row = held(fence, now_ms, word="heartbeat")
     state, token = row.state, row.fencing_token
     row.heartbeat_at_ms = now_ms
     row.lease_expires_at_ms = now_ms + extend_ms
@@ -65,7 +65,7 @@ def hand_back(fence: Fence, *, now_ms: int, reason: str = "worker_draining") -> 
     It is READY again at once and the attempt does not count, at most MAX_HANDBACKS times since the work was armed;
     after that it counts like a lost lease. Work whose cancellation was asked for is WORKLOAD_TRANSITION_DENIED.
     """
-    row = held(fence, now_ms)
+    row = held(fence, now_ms, word="hand_back")
     move = Move(row, now_ms).step(
         "hand_back", fence.worker_id, recovery_reason=reason, claim_id=fence.claim_id, attempt_id=attempt_id(row)
     )

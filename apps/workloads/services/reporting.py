@@ -10,7 +10,15 @@ from apps.workloads.commands import Completion, Failure, Fence, Report, RetryPol
 from apps.workloads.fields import Text
 from apps.workloads.models import Attempt, Result, Workload
 from apps.workloads.services import validation
-from apps.workloads.services.fencing import attempt_id, check_fence, decide, end_attempt, held, in_time
+from apps.workloads.services.fencing import (
+    attempt_id,
+    check_fence,
+    decide,
+    end_attempt,
+    held,
+    in_time,
+    require_fence,
+)
 from apps.workloads.services.moving import Lost, Move, commit_together, deciding_anew, load, policy_of
 from apps.workloads.states import STARTED, AttemptStatus, Effect, State
 
@@ -29,7 +37,7 @@ def complete(fence: Fence, completion: Completion, *, now_ms: int) -> tuple[Resu
     stored = _replayed(row, fence, completion, output_hash)
     if stored is not None:
         return stored, False
-    check_fence(in_time(row, now_ms), fence, now_ms)
+    require_fence(in_time(row, now_ms), fence, now_ms, word="complete")
     move = Move(row, now_ms).step("complete", fence.worker_id)
     attempt = statements.get(Attempt, workload_id=row.pk, number=row.fencing_token)
     result = _result(move, attempt, completion, raw, output_hash)
@@ -187,7 +195,7 @@ def fail(fence: Fence, failure: Failure, *, now_ms: int) -> Workload:
     row = load(fence.namespace, fence.workload_id)
     if _already_reported(row, fence, failure, error):
         return row
-    row = held(fence, now_ms)
+    row = held(fence, now_ms, word="fail")
     policy = policy_of(row)
     effect = failure.effect or (Effect.NONE if row.state == State.CLAIMED else "")
     move = Move(row, now_ms).step(
@@ -243,7 +251,7 @@ def _already_reported(row: Workload, fence: Fence, failure: Failure, error: str)
 def confirm_cancel(fence: Fence, *, now_ms: int) -> Workload:
     """Say that the work was given up as asked."""
     row = load(fence.namespace, fence.workload_id)
-    check_fence(row, fence, now_ms)
+    require_fence(row, fence, now_ms, word="confirm_cancel")
     move = Move(row, now_ms).step("confirm_cancellation", fence.worker_id)
     with transaction.atomic():
         move.commit_or_lose()

@@ -1,28 +1,27 @@
-"""Work in the console: lists, one workload with all that happened to it, and what a person can do to it.
-
-Thin: what may happen is the state machine's (`machine.py`), what happens is the services'. Nothing here saves a row.
-"""
+"""Workloads in the console: lists, one workload with all that happened to it, and what a person can do to it."""
 
 from typing import Any
 
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 
 from apps.http.errors import ApiError
 from apps.http.pages.display import words
 from apps.http.pages.limits import COUNT_CAP
-from apps.http.pages.readonly import ReadOnlyAdmin
+from apps.http.pages.readonly import PageAdmin
 from apps.keys.console import acting, namespace_choice
-from apps.workloads import overview
-from apps.workloads.by_hand import Action, act
+from apps.workloads import bulk, overview, twins
+from apps.workloads.by_hand import Action, act, ask_again
 from apps.workloads.clock import now_ms
+from apps.workloads.drawing import picture
+from apps.workloads.forms import InputForm
 from apps.workloads.machine import BY_MOVE
-from apps.workloads.models import Attempt, Workload
-from apps.workloads.states import RESTING, State
+from apps.workloads.models import Attempt, RefusedWord, Workload
+from apps.workloads.states import REQUIRABLE, RESTING, Approval, BulkAction, State
 
 ACT = "workloads.change_workload"
 MAX_CAPABILITY_CHOICES = 200
@@ -60,7 +59,7 @@ def actions_for(state: str) -> dict[str, bool]:
 
 
 @admin.register(Workload)
-class WorkloadAdmin(ReadOnlyAdmin):
+class WorkloadAdmin(PageAdmin):
     """The work of one namespace at a time."""
 
     change_list_template = "admin/workloads/workload/list.html"
@@ -108,6 +107,7 @@ class WorkloadAdmin(ReadOnlyAdmin):
             "others": others,
             "capabilities": overview.capabilities_seen(namespace, limit=MAX_CAPABILITY_CHOICES),
             "any_work": any(counts.values()),
+            "bulk_actions": _bulk_actions(chosen) if request.user.has_perm(ACT) else (),
         }
         return super().changelist_view(request, {**context, **(extra_context or {})})
 
@@ -115,6 +115,7 @@ class WorkloadAdmin(ReadOnlyAdmin):
         """Add the actions before the model's own addresses."""
         site = self.admin_site
         own = [
+            path("<str:workload_id>/again/", site.admin_view(self.again_view), name="workloads_workload_again"),
             path("<str:workload_id>/retry/", site.admin_view(self.retry_view), name="workloads_workload_retry"),
             path("<str:workload_id>/cancel/", site.admin_view(self.cancel_view), name="workloads_workload_cancel"),
             path("<str:workload_id>/approve/", site.admin_view(self.approve_view), name="workloads_workload_approve"),
@@ -122,12 +123,8 @@ class WorkloadAdmin(ReadOnlyAdmin):
         ]
         return own + super().get_urls()
 
-    def change_view(
-        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
-    ) -> HttpResponse:
-        """Show one workload. There is nothing to submit here."""
-        if request.method not in ("GET", "HEAD"):
-            return HttpResponseNotAllowed(["GET", "HEAD"])
+    def show(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """Show one workload."""
         return self._page(request, object_id)
 
     def retry_view(self, request: HttpRequest, workload_id: str) -> HttpResponse:
@@ -145,6 +142,26 @@ class WorkloadAdmin(ReadOnlyAdmin):
     def reject_view(self, request: HttpRequest, workload_id: str) -> HttpResponse:
         """Reject work that waits for approval."""
         return self._act(request, workload_id, "reject")
+
+    def again_view(self, request: HttpRequest, workload_id: str) -> HttpResponse:
+        """Ask for the work of an ended one again, with another input: new work, once for each page that was shown."""
+        if not request.user.has_perm(ACT):
+            raise PermissionDenied
+        if request.method != "POST":
+            return HttpResponseRedirect(workload_url(workload_id))
+        workload = self._find(workload_id)
+        form = InputForm(request.POST)
+        if not form.is_valid():
+            return self._page(request, workload_id, again=form, status=422)
+        try:
+            made = ask_again(
+                workload, form.cleaned_data["input"], key=form.cleaned_data["key"], by=acting(request), now_ms=now_ms()
+            )
+        except ApiError as refused:
+            form.add_error("input", refused.message)
+            return self._page(request, workload_id, again=form, status=refused.status)
+        messages.success(request, f"Asked again: this is the new work; {workload_id} stays as it is.")
+        return HttpResponseRedirect(workload_url(made.workload_id))
 
     def _act(self, request: HttpRequest, workload_id: str, action: Action) -> HttpResponse:
         if not request.user.has_perm(ACT):
@@ -169,7 +186,13 @@ class WorkloadAdmin(ReadOnlyAdmin):
         return workload
 
     def _page(
-        self, request: HttpRequest, workload_id: str, *, refusal: str | None = None, status: int = 200
+        self,
+        request: HttpRequest,
+        workload_id: str,
+        *,
+        refusal: str | None = None,
+        again: InputForm | None = None,
+        status: int = 200,
     ) -> HttpResponse:
         if not self.has_view_permission(request):
             raise PermissionDenied
@@ -181,8 +204,8 @@ class WorkloadAdmin(ReadOnlyAdmin):
             "opts": self.opts,
             "workload": workload,
             "asked": workload.request,
-            "result": getattr(workload, "result", None),
-            "decision": getattr(workload, "decision", None),
+            "result": getattr(workload, "result", None) if workload.state == State.SUCCEEDED else None,
+            "decision": None if workload.approval == Approval.NONE else getattr(workload, "decision", None),
             "attempts": [_with_duration(each) for each in workload.attempts.order_by("-number")[:MAX_SHOWN]],
             "events": events,
             "path": events[::-1],
@@ -190,12 +213,27 @@ class WorkloadAdmin(ReadOnlyAdmin):
             "checkpoints": list(workload.checkpoints.order_by("-sequence")[:10]),
             "waits_for": list(workload.dependencies.select_related("parent")[:MAX_SHOWN]),
             "awaited_by": list(workload.dependants.select_related("child")[:MAX_SHOWN]),
+            "picture": picture(workload.state, [(event.from_state, event.to_state) for event in reversed(events)]),
+            "refused_words": list(
+                RefusedWord.objects.filter(workload_id=workload.workload_id).order_by("-last_at_ms")[:MAX_SHOWN]
+            ),
+            "twins": twins.of(workload) if workload.state in REQUIRABLE else [],
             "actions": actions_for(workload.state) if request.user.has_perm(ACT) else {},
+            "again": (again or InputForm.of(workload))
+            if request.user.has_perm(ACT) and workload.state in REQUIRABLE
+            else None,
             "refusal": refusal,
             "reason_given": request.POST.get("reason", ""),
             "api_url": request.build_absolute_uri(f"/v1/workloads/{workload.workload_id}"),
         }
         return TemplateResponse(request, "admin/workloads/workload/one.html", context, status=status)
+
+
+def _bulk_actions(state: str) -> list[tuple[str, str]]:
+    """Return the actions that mean something for work in the state, or in any where none is chosen, and their words."""
+    if not state:
+        return [(BulkAction.CANCEL, "Cancel")]
+    return [(action, action.capitalize()) for action, states in bulk.ACTS_IN.items() if state in states]
 
 
 def _with_duration(attempt: Attempt) -> Attempt:

@@ -1,7 +1,4 @@
-"""Triggers in the console: list, form, one trigger with where it stands, and what an operator can do with it.
-
-Thin: every change is a service's (`apps.triggers.services`); a refusal is shown on the page it came from.
-"""
+"""Triggers: list, form with a dry run, one trigger with where it stands, and what an operator can do with it."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,14 +7,15 @@ from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
 from django.db.models import Count, OuterRef, QuerySet, Subquery, Value
 from django.db.models.functions import Concat
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 
 from apps.http.errors import ApiError
-from apps.http.pages.readonly import ReadOnlyAdmin
+from apps.http.pages.readonly import numbered
 from apps.keys.console import acting, namespace_choice
 from apps.triggers import services
+from apps.triggers.admin.pages import TriggerPages
 from apps.triggers.definition import BEGINNING, NOW, of_trigger
 from apps.triggers.forms import TriggerForm, initial_of
 from apps.triggers.models import Trigger, TriggerQuarantine
@@ -92,7 +90,7 @@ OFFERED = {
 
 
 @admin.register(Trigger)
-class TriggerAdmin(ReadOnlyAdmin):
+class TriggerAdmin(TriggerPages):
     """The triggers of one namespace at a time."""
 
     change_list_template = "admin/triggers/trigger/list.html"
@@ -138,7 +136,7 @@ class TriggerAdmin(ReadOnlyAdmin):
             path("<int:pk>/edit/", site.admin_view(self.edit_view), name="triggers_trigger_edit"),
             path("<int:pk>/do/<str:action>/", site.admin_view(self.act_view), name="triggers_trigger_act"),
         ]
-        return own + super().get_urls()
+        return [*own, *self.pages(), *super().get_urls()]
 
     def add_view(
         self, request: HttpRequest, form_url: str = "", extra_context: dict[str, Any] | None = None
@@ -152,15 +150,11 @@ class TriggerAdmin(ReadOnlyAdmin):
         """Change what a trigger says: a new revision."""
         if not request.user.has_perm(ACT):
             raise PermissionDenied
-        return self._form(request, self._find(str(pk)))
+        return self._form(request, self.find(str(pk)))
 
-    def change_view(
-        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
-    ) -> HttpResponse:
-        """Show one trigger. There is nothing to submit here."""
-        if request.method not in ("GET", "HEAD"):
-            return HttpResponseNotAllowed(["GET", "HEAD"])
-        return self._page(request, self._find(object_id))
+    def show(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """Show one trigger."""
+        return self.page_of(request, self.find(object_id))
 
     def act_view(self, request: HttpRequest, pk: int, action: str) -> HttpResponse:
         """Do one of ACTIONS, where the trigger is still as the page showed it."""
@@ -168,37 +162,36 @@ class TriggerAdmin(ReadOnlyAdmin):
             raise PermissionDenied
         if action not in ACTIONS:
             raise Http404
-        trigger = self._find(str(pk))
+        trigger = self.find(str(pk))
         if request.method != "POST":
             return HttpResponseRedirect(trigger_url(trigger))
         if request.POST.get("seen", "") != str(trigger.revision):
-            return self._page(request, trigger, refusal=_moved_on(trigger), status=409)
+            return self.page_of(request, trigger, refusal=_moved_on(trigger), status=409)
         run, outcome = ACTIONS[action]
         try:
             after = run(request, trigger, request.POST.get("reason", "").strip())
         except ApiError as refused:
-            return self._page(request, self._find(str(pk)), refusal=refused.message, status=refused.status)
+            return self.page_of(request, self.find(str(pk)), refusal=refused.message, status=refused.status)
         messages.success(request, f"{after.trigger_id} {outcome}.")
         listed = reverse("admin:triggers_trigger_changelist")
         return HttpResponseRedirect(listed if action == "archive" else trigger_url(after))
 
-    def _find(self, object_id: str) -> Trigger:
-        rows = Trigger.objects.select_related("cursor")
-        trigger = rows.filter(pk=object_id).first() if object_id.isascii() and object_id.isdigit() else None
-        if trigger is None:
-            raise Http404("there is no such trigger")
-        return trigger
+    def find(self, object_id: str) -> Trigger:
+        """Return the trigger. Raises Http404."""
+        return numbered(Trigger.objects.select_related("cursor"), object_id, "trigger")
 
     def _form(self, request: HttpRequest, trigger: Trigger | None) -> HttpResponse:
         namespace = trigger.namespace if trigger else namespace_choice(request).current
         initial = initial_of(of_trigger(trigger).as_json()) if trigger else None
         form = TriggerForm(request.POST or None, initial=initial, editing=trigger is not None)
-        status = 200
+        status, tried = 200, None
         if request.method == "POST":
             status = 422
             if trigger and request.POST.get("seen", "") != str(trigger.revision):
                 status = 409
                 form.add_error(None, _moved_on(trigger))
+            elif form.is_valid() and "try" in request.POST:
+                tried, status = self._tried(request, namespace, form)
             elif form.is_valid():
                 try:
                     defined = services.define(namespace, form.document(), by=acting(request), now_ms=now_ms())
@@ -214,15 +207,27 @@ class TriggerAdmin(ReadOnlyAdmin):
             "title": f"Change {trigger.trigger_id}" if trigger else "Define a trigger",
             "opts": self.opts,
             "form": form,
+            "tried": tried,
             "trigger": trigger,
             "namespace": namespace,
             "capabilities": capabilities_seen(namespace, limit=MAX_CAPABILITY_CHOICES),
         }
         return TemplateResponse(request, "admin/triggers/trigger/form.html", context, status=status)
 
-    def _page(
+    def _tried(self, request: HttpRequest, namespace: str, form: TriggerForm) -> tuple[dict[str, Any] | None, int]:
+        """Run what the form says over recent changes, beside what is stored; nothing is stored."""
+        document = form.document()
+        members = {name: value for name, value in document.items() if name != "trigger_id"}
+        try:
+            return services.dry_run(namespace, document["trigger_id"], members, by=acting(request)), 200
+        except ApiError as refused:
+            form.refuse(refused)
+            return None, refused.status
+
+    def page_of(
         self, request: HttpRequest, trigger: Trigger, *, refusal: str | None = None, status: int = 200
     ) -> HttpResponse:
+        """Show the trigger's own page."""
         if not self.has_view_permission(request):
             raise PermissionDenied
         work = Workload.objects.filter(namespace=trigger.namespace, trigger=PROVENANCE + trigger.trigger_id)
@@ -238,6 +243,7 @@ class TriggerAdmin(ReadOnlyAdmin):
                     :MAX_SHOWN
                 ]
             ),
+            "replays": list(trigger.replays.order_by("-number")[:MAX_SHOWN]),
             "revisions": list(trigger.revisions.order_by("-revision")[:MAX_SHOWN]),
             "work": list(work.order_by("-id")[:MAX_SHOWN]),
             "provenance": PROVENANCE + trigger.trigger_id,
@@ -253,22 +259,3 @@ def _moved_on(trigger: Trigger) -> str:
         f"Nothing was done: the trigger has changed since the page was shown. It is at revision {trigger.revision} and "
         f"{trigger.state} now; look at it and decide again."
     )
-
-
-@admin.register(TriggerQuarantine)
-class TriggerQuarantineAdmin(ReadOnlyAdmin):
-    """Changes that matched a trigger and could not become work."""
-
-    list_display = ["record_key", "trigger", "change_kind", "code", "message", "sequence", "open"]
-    list_select_related = ["trigger"]
-    list_filter = [("resolved_at_ms", admin.EmptyFieldListFilter)]
-    sortable_by = ()
-
-    def get_queryset(self, request: HttpRequest) -> QuerySet[TriggerQuarantine]:
-        """Return those of the namespace the page is about."""
-        return super().get_queryset(request).filter(namespace=namespace_choice(request).current)
-
-    @admin.display(description="waits", boolean=True)
-    def open(self, row: TriggerQuarantine) -> bool:
-        """Tell whether nobody has seen to it yet."""
-        return row.resolved_at_ms is None

@@ -1,0 +1,71 @@
+"""A row of everything that the console shows, in a real instance, with hostile text wherever text can be."""
+
+from apps.keys.grants.services import issue_for
+from apps.keys.principal import operator
+from apps.keys.services import issue_key
+from apps.keys.verify import principal_for
+from apps.state.stores import store
+from apps.triggers.models import Trigger, TriggerQuarantine
+from apps.triggers.services import define
+from apps.workloads import services
+from apps.workloads.clock import now_ms
+from apps.workloads.commands import ApprovalPolicy, ClaimById, CreateWorkload, Failure, Subject
+from apps.workloads.models import Workload
+from feltdb_engine.model import Mutation
+from tests.operations.rows import a_bulk_order, a_refused_word, a_schedule, a_worker
+
+
+def fill(namespace: str, hostile: str) -> None:
+    """Make the rows; `root` is an administrator."""
+    by = operator("tests")
+    printable = "".join(each for each in hostile if each.isprintable())[:90]
+    value = {hostile: hostile, ".".join("a" * 200): {"exact": 2**53 + 1}, "long": "x" * 1_000_000}
+    opened = store(namespace)
+    opened.commit([Mutation(kind="put", collection="c", id="hostile", value=value)], transaction_id="t1")
+    key = issue_key(name=printable, scopes=["state:read"], namespaces=[namespace], issuer=by).key
+    issue_for(principal_for(key), tenant_id=namespace, application_id="app", now_ms=now_ms())
+    dead = _dead(namespace, hostile)
+    a_refused_word(dead, worker=hostile)
+    a_worker(namespace, now_ms(), worker_id=hostile)
+    a_schedule(namespace, now_ms())
+    a_bulk_order(namespace, "root")
+    document = {
+        "trigger_id": "hostile",
+        "source_collection": "c",
+        "change_kind": ["insert", "update"],
+        "predicate": {"all": [{"field": "a", "equals": hostile}, {"not": {"changed": "b"}}]},
+        "target_capability": printable,
+    }
+    trigger = define(namespace, document, by=by, now_ms=now_ms()).trigger
+    TriggerQuarantine.objects.create(
+        trigger=trigger,
+        namespace=namespace,
+        instance_id=opened.head().instance_id,
+        sequence=1,
+        record_key=f"c:{hostile}",
+        change_kind="insert",
+        content_hash="0",
+        trigger_revision=1,
+        code="WORKLOAD_INVALID",
+        message=hostile,
+        at_ms=now_ms(),
+    )
+    Trigger.objects.filter(pk=trigger.pk).update(state="blocked", reason_code="FEED_COMPACTED", reason=hostile)
+    waits = {"approval": ApprovalPolicy(), "idempotency_key": "waits", "input": value}
+    services.admit(_ask(namespace, **waits), now_ms=now_ms())
+
+
+def _ask(namespace: str, **members: object) -> CreateWorkload:
+    asked = {"definition_id": "identity", "requested_by": Subject(kind="service", id="tests"), **members}
+    return CreateWorkload(namespace=namespace, **asked)  # type: ignore[arg-type]
+
+
+def _dead(namespace: str, hostile: str) -> Workload:
+    asked = _ask(namespace, idempotency_key="dies", definition_id=hostile, trigger=hostile, input={hostile: hostile})
+    work = services.admit(asked, now_ms=now_ms()).workload
+    command = ClaimById(namespace=namespace, workload_id=work.workload_id, worker_id=hostile, principal="worker:w")
+    claim = services.claim(command, now_ms=now_ms())
+    services.start(claim.fence, now_ms=now_ms())
+    services.checkpoint(claim.fence, {hostile: 1}, now_ms=now_ms())
+    services.fail(claim.fence, Failure(kind="execution_error", error=hostile), now_ms=now_ms())
+    return Workload.objects.get(pk=work.pk)

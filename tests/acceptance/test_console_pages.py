@@ -1,0 +1,144 @@
+"""Every page of the console in a real browser, found by its links and held against the URL map.
+
+A page that is added is examined by itself, and one that nothing leads to fails: no serious or critical barrier (axe) in
+either theme, no refused script or style, no console error, nothing wider than the screen, everything a pointer
+reaches reached by keyboard; for a viewer no form that acts. With hostile text in every row. Cost: about 60 s.
+"""
+
+import re
+from collections.abc import Iterator
+from urllib.parse import urlsplit
+
+import pytest
+from django.contrib import admin
+from django.urls import URLPattern, URLResolver, resolve
+from playwright.sync_api import Page, expect
+
+from demo.instance import Instance
+from tests.acceptance.browser import SCHEMES, WIDTHS, Browser, browser
+
+pytestmark = pytest.mark.acceptance
+
+PASSWORD = "correct horse battery"
+HOSTILE = "</script><img src=x onerror=window.evil=1><b>\u202eevil\u200f {{ 7 }} =1+1"
+ROWS = f"""
+from apps.keys.principal import operator
+from apps.keys.services import issue_key
+from apps.operations.services.operators import Role, create_operator
+from apps.workloads.clock import now_ms
+from tests.acceptance.console_rows import fill
+for name, role in (("root", Role.ADMINISTRATOR), ("vera", Role.VIEWER)):
+    create_operator(name=name, password={PASSWORD!r}, role=role, by=operator("tests"))
+fill("default", {HOSTILE!r})
+"""
+ACTIONS = frozenset({"logout", "jsi18n", "autocomplete", "view_on_site", "dead_letters_retry", "storage_acknowledge"})
+ACTS = (
+    *("act", "again", "approve", "cancel", "reject", "retry", "revoke", "end", "delete", "start", "stop", "discard"),
+    *("choose", "acknowledge", "run", "export"),
+)
+"""Addresses that act, or show nothing to a person: these, and whatever ends in one of these words."""
+
+UNLINKED = frozenset(
+    {"login", "password_change", "password_change_done", "app_list", "workloads_registeredworker_changelist"}
+)
+"""Pages that no link leads to: before the sign-in, after a form, and two that others stand for."""
+
+PER_PAGE = 2
+"""Addresses looked at under one name: one of them may be the page without anything to show."""
+
+
+@pytest.fixture(scope="module")
+def instance(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
+    with Instance(tmp_path_factory.mktemp("pages") / "data", FELTDB_APPS="demo") as running:
+        running.manage("shell", "-v0", "-c", ROWS)
+        running.start_server()
+        yield running
+
+
+def sign_in(page: Page, instance: Instance, name: str) -> None:
+    page.goto(f"{instance.url}/admin/")
+    page.get_by_label("Name").fill(name)
+    page.get_by_label("Password").fill(PASSWORD)
+    page.get_by_role("button", name="Sign in").click()
+    expect(page.get_by_role("heading", name="Overview")).to_be_visible()
+
+
+def names(patterns: list[URLPattern | URLResolver]) -> set[str]:
+    """Return the names of all addresses of the console."""
+    found: set[str] = set()
+    for pattern in patterns:
+        found |= names(pattern.url_patterns) if isinstance(pattern, URLResolver) else {pattern.name or ""}
+    return found - {""}
+
+
+def wanted() -> set[str]:
+    """Return the names of the pages that must be reached; one nobody may add to has no page for it."""
+    pages = {name for name in names(admin.site.get_urls()) - ACTIONS - UNLINKED if not name.endswith(ACTS)}
+    return {name for name in pages if not name.endswith(("_add", "_history"))}
+
+
+def test_every_page_is_reached_by_links_and_bars_nobody(instance: Instance) -> None:
+    with browser() as seen:
+        page = seen.page
+        sign_in(page, instance, "root")
+        waiting = ["/admin/", "/admin/password_change/"]
+        met: dict[str, list[str]] = {}
+        known = set(waiting)
+        while waiting:
+            path = waiting.pop(0)
+            name = str(resolve(urlsplit(path).path).url_name)
+            if name in ACTIONS or name.endswith(ACTS) or len(met.setdefault(name, [])) >= PER_PAGE:
+                continue
+            page.goto(instance.url + path, wait_until="load")
+            met[name].append(path)
+            if len(met[name]) == 1:
+                examine(seen, name)
+            for link in page.eval_on_selector_all("a[href]", "links => links.map(link => link.href)"):
+                where = urlsplit(link)
+                address = where.path + (f"?{where.query}" if where.query else "")
+                if link.startswith(f"{instance.url}/admin/") and address not in known:
+                    known.add(address)
+                    waiting.append(address)
+        assert wanted() - set(met) == set(), "no link leads there"
+        seen.check()
+        see_as_viewer(seen, instance, [paths[0] for name, paths in met.items() if not name.endswith("_add")])
+
+
+def examine(seen: Browser, name: str) -> None:
+    """Look at one page in both themes and both widths, and by keyboard."""
+    page = seen.page
+    for scheme in SCHEMES:
+        page.emulate_media(color_scheme=scheme)
+        seen.examine(f"{name}, {scheme}")
+    page.set_viewport_size({"width": WIDTHS[1], "height": 900})
+    overflow = page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
+    if overflow > 0:
+        seen.troubles.append(f"{name} is {overflow} pixels too wide at {WIDTHS[1]}")
+    page.set_viewport_size({"width": WIDTHS[0], "height": 900})
+    unreached = page.evaluate(
+        """[...document.querySelectorAll('a[href], button, input:not([type=hidden]), select, textarea, summary')]
+           .filter(each => each.tabIndex < 0 && !each.disabled).map(each => each.outerHTML.slice(0, 200))"""
+    )
+    if unreached:
+        seen.troubles.append(f"{name}: no keyboard reaches {unreached}")
+    if page.evaluate("window.evil !== undefined") or "\u202e" in page.locator("body").inner_text():
+        seen.troubles.append(f"{name} obeys hostile text")
+
+
+def see_as_viewer(seen: Browser, instance: Instance, paths: list[str]) -> None:
+    """Open the same pages as somebody who may only look: nothing is offered that acts."""
+    page = seen.page
+    page.get_by_role("button", name="Sign out").click()
+    sign_in(page, instance, "vera")
+    allowed = re.compile(r"/admin/(logout|password_change)/")
+    for path in paths:
+        with seen.expecting(403):
+            answer = page.goto(instance.url + path)
+        assert answer is not None
+        if answer.status == 403:
+            continue  # a page that is only for acting
+        offered = page.eval_on_selector_all("form[method=post]", "forms => forms.map(form => form.action)")
+        acting = [each for each in offered if not allowed.search(each) and urlsplit(each).path != urlsplit(path).path]
+        if acting:
+            seen.troubles.append(f"{path} offers a viewer {acting}")
+    seen.check()

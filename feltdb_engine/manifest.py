@@ -91,8 +91,9 @@ def read(files: Files, directory: Path) -> Manifest | None:
     if check.strip() != b"%08x" % google_crc32c.value(line):
         raise LogCorrupt(f"The manifest {path} is damaged.", segment=NAME, offset=0, sequence=None)
     members: dict[str, Any] = orjson.loads(line)
-    if members.pop("format") not in (FORMAT, COMPACTED_FORMAT):
-        raise FormatUnsupported(f"{path} is of a format this version cannot read.")
+    found = members.pop("format")
+    if found not in (FORMAT, COMPACTED_FORMAT):
+        raise FormatUnsupported(f"{path} is of format {found!r}, which this version cannot read: a newer one can.")
     parent = members.pop("parent") or {}
     start = members.pop("start")
     snapshots = tuple(SnapshotRef(*one) for one in members.pop("snapshots", ()))

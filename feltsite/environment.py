@@ -48,6 +48,14 @@ VARIABLES: tuple[Variable, ...] = (
     Variable(name="HOST", kind="text", default="127.0.0.1", meaning="address the server listens on"),
     Variable(name="PORT", kind="whole", default="8000", low=1, high=65535, meaning="port the server listens on"),
     Variable(
+        name="FELTDB_PROBES_PORT",
+        kind="whole",
+        default="0",
+        low=0,
+        high=65535,
+        meaning="port on which a process of its own answers health and metrics, whatever the server does; 0 for none",
+    ),
+    Variable(
         name="ALLOWED_HOSTS",
         kind="list",
         default="127.0.0.1,localhost,[::1]",

@@ -52,6 +52,9 @@ if not re.fullmatch(r"[a-z0-9]{1,16}", KEY_ENVIRONMENT) or KEY_ENVIRONMENT == "s
     raise ImproperlyConfigured("FELTDB_KEY_ENVIRONMENT is 1 to 16 of a-z and 0-9, and not `session`")
 HOST = env.text("HOST")
 PORT = env.whole("PORT")
+PROBES_PORT = env.whole("FELTDB_PROBES_PORT")
+if PROBES_PORT == PORT:
+    raise ImproperlyConfigured("FELTDB_PROBES_PORT must be another port than PORT")
 ALLOWED_HOSTS = env.listed("ALLOWED_HOSTS")
 # Pages of other origins: by configuration only, without cookies, and never for the console.
 CORS_ALLOWED_ORIGINS = env.listed("FELTDB_CORS_ORIGINS")

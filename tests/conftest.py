@@ -6,6 +6,7 @@ def test_something(api, make_key):
     assert answer.status_code == 200 and answer.json() == {...}
 """
 
+import logging
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,8 @@ from django.db import close_old_connections
 from django.test import Client
 
 NAMESPACE = "test"
+
+logging.getLogger("httpx").setLevel(logging.WARNING)  # tests send thousands of requests: a line for each hides the rest
 
 
 _streams: list[Any] = []

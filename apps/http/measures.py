@@ -145,3 +145,12 @@ DEADLINES = Counter(
 REFUSALS = Counter("feltdb_refusals", "Refusals by code.", ["code"])
 STREAMS = Counter("feltdb_event_streams", "Streams of the feed, by how they ended; refused: for want of room.", ["end"])
 COMMITS = Counter("feltdb_commits", "Transactions by outcome: committed, duplicate, refused, unknown.", ["outcome"])
+FORCES = Histogram(
+    "feltdb_force_seconds",
+    "Seconds the disk took to keep what a group of commits had written; commits by these is the size of a group.",
+    ["durability"],
+    buckets=(0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10),
+)
+LEASES_LOST = Counter(
+    "feltdb_leases_lost", "Work taken back from a worker that was lost, by how that was seen.", ["seen"]
+)

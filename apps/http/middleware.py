@@ -23,7 +23,11 @@ _REQUEST_ID = re.compile(rf"[A-Za-z0-9._:-]{{1,{MAX_REQUEST_ID_CHARS}}}")
 
 
 class RequestIdMiddleware:
-    """Sets `request.request_id`: the caller's `X-Request-ID` when well formed, else a new one. Always sends it back."""
+    """Sets `request.request_id`: the caller's `X-Request-ID` when well formed, else a new one. Always sends it back.
+
+    The outermost of all, it also gives every answer that is there whole its length, whichever layer made it: without
+    one the server would send it in chunks, which a simple client of ours or others' need not read.
+    """
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
         self.get_response = get_response
@@ -38,6 +42,8 @@ class RequestIdMiddleware:
         finally:
             ambient.reset(token)
         answer.headers["X-Request-ID"] = request_id
+        if isinstance(answer, HttpResponse) and "Content-Length" not in answer.headers:
+            answer.headers["Content-Length"] = str(len(answer.content))
         return answer
 
 

@@ -31,6 +31,9 @@ REASONS: dict[str, Known] = {
         "Check that the server in DATABASE_URL runs and takes connections, or that the data directory's disk has room.",
     ),
     "DATABASE_BEHIND": Known(B, "Stop the instance and run 'manage.py setup', which brings the database up to date."),
+    "DATABASE_AHEAD": Known(
+        B, "A newer version has used this database: run that version, or restore the backup taken before the upgrade."
+    ),
     "STORAGE_UNAVAILABLE": Known(
         B, "Read the message; docs/engine.md, section Recovery, before touching the directory."
     ),
@@ -79,6 +82,9 @@ REASONS: dict[str, Known] = {
         A, "Stop the instance and bring its secrets back: manage.py secrets import FILE; docs/keys.md, section Secrets."
     ),
     "DATA_DIR_UNUSABLE": Known(B, "Give the server's user the data directory: it must be able to write and list it."),
+    "CHECK_FAILED": Known(
+        A, "The check itself failed; its message says why. See the other findings first: a full disk is often why."
+    ),
     "DISK_NEARLY_FULL": Known(A, "Make room, or enlarge the volume, before writes are refused."),
     "DEBUG_ON": Known(A, "Set DEBUG=false: debugging shows internals to whoever causes an error."),
     "HOSTS_OPEN": Known(A, "List the names this server is reached by in ALLOWED_HOSTS instead of '*'."),

@@ -18,6 +18,7 @@ from django.conf import settings
 from apps.http.errors import ApiError
 from apps.keys.permissions import namespace_exists
 from apps.state.limits import MAX_OPEN_STORES, STORE_IDLE_S
+from apps.state.measured import MeasuredFiles
 from feltdb_engine import Store
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
@@ -49,7 +50,7 @@ class Stores:
             found = self._open.get(path)
             if found is None:
                 self._make_room()
-                found = Store.open(path)
+                found = Store.open(path, files=MeasuredFiles())
                 with self._lock:
                     self._asked_at[path] = self._clock()
                     self._open[path] = found

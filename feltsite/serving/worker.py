@@ -40,10 +40,14 @@ GATHERED_BYTES = 128 * 1024 * 1024
 SMALL_BYTES = 64 * 1024
 """A request up to this size is gathered whatever the others hold."""
 
-DISPATCHED_PER_PERMIT = 2
-"""Requests given to threads for each permit, beside those that wait for news: some are just coming or going.
+DISPATCHED_MORE = 1
+"""Requests given to threads beyond the permits, beside those that wait for news: one is just coming or going.
 
-Beyond, the loop refuses by itself: more threads that want to run would only keep the loop from its turn."""
+Beyond, the loop refuses by itself: more threads that want to run would only keep the loop from its turn, and a refusal
+by way of a thread costs twenty times as much."""
+
+DEADLINES_EVERY_S = 0.1
+"""How often the loop looks for connections whose time is up: it turns thousands of times a second."""
 
 PROBE_THREADS = 2
 ACCEPTS = 16
@@ -96,8 +100,9 @@ class WholeRequestWorker(ThreadWorker):  # type: ignore[misc]
         self._connection_s = env.whole("FELTDB_CONNECTION_DEADLINE_MS") / 1000
         self._waiting: dict[Connection, None] = {}  # all that are not WORKING, in the order they began to wait
         self._gathered = 0
+        self._look_at = 0.0
         room = capacity.of(os.environ)
-        self._working = Room(DISPATCHED_PER_PERMIT * room.permits)
+        self._working = Room(room.permits + DISPATCHED_MORE)
         self._signing_in = Room(room.sign_ins)
 
     @classmethod
@@ -147,7 +152,7 @@ class WholeRequestWorker(ThreadWorker):  # type: ignore[misc]
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             conn = Connection(self.cfg, Wire(sock, write_wait_s=self._connection_s), client, listener.getsockname())
             self._wait(conn, State.RECEIVING, self._connection_s, selectors.EVENT_READ)
-            self._receive(conn)
+            self._on_event(conn, None)
 
     def _make_room(self) -> None:
         """Close the connection that has been idle longest, else the one that has been sending its request longest."""
@@ -194,28 +199,48 @@ class WholeRequestWorker(ThreadWorker):  # type: ignore[misc]
         self._go_on(conn)
 
     def _go_on(self, conn: Connection) -> None:
-        """Hand a request over that is ready; refuse one that takes too much memory."""
-        if conn.framing.ready(conn.inbox):
-            self._forget(conn)
-            self._dispatch(conn)
-        elif self._gathered > GATHERED_BYTES and len(conn.inbox) > SMALL_BYTES:
+        """Hand a request over that is ready; refuse here, one after the other, those for which there is no room.
+
+        The connection is with the poller, and stays there while it is refused.
+        """
+        while conn.framing.ready(conn.inbox):
+            pool = self._pool_for(framing.target(conn.inbox))
+            room = self._working if pool is self.tpool else self._signing_in if pool is self._sign_ins else None
+            if room is None or not self._full(room):
+                self._forget(conn)
+                self._dispatch(conn, pool, room)
+                return
+            if not self._refuse(conn, keep=conn.framing.whole, sign_in=room is self._signing_in):
+                return
+            if not conn.inbox:
+                self._rest(conn, State.IDLE, self._idle_s())
+                return
+            self._rest(conn, State.RECEIVING, self._connection_s)
+        if self._gathered > GATHERED_BYTES and len(conn.inbox) > SMALL_BYTES:
             self._refuse(conn, keep=False)
         elif conn.framing.continues:
             conn.framing.continues = False
             conn.sock.sendall(CONTINUE)
 
+    def _rest(self, conn: Connection, state: State, seconds: float) -> None:
+        """Begin another wait of a connection that the poller keeps."""
+        conn.state = state
+        conn.deadline = time.monotonic() + seconds
+        self._waiting[conn] = self._waiting.pop(conn)
+
+    def _idle_s(self) -> float:
+        return float(self.cfg.keepalive if self.alive else LINGER_S)
+
     # Working
 
-    def _dispatch(self, conn: Connection) -> None:
+    def _full(self, room: Room) -> bool:
+        waiting = self._budget.waiting_now() if room is self._working else 0
+        return room.inside - waiting >= room.most
+
+    def _dispatch(self, conn: Connection, pool: Any, room: Room | None) -> None:
         conn.state = State.WORKING
         conn.arrived_at = time.monotonic()
-        pool = self._pool_for(framing.target(conn.inbox))
-        room = {self.tpool: self._working, self._sign_ins: self._signing_in}.get(pool)
         if room is not None:
-            waiting = self._budget.waiting_now() if room is self._working else 0
-            if room.inside - waiting >= room.most:
-                self._refuse(conn, keep=conn.framing.whole, sign_in=room is self._signing_in)
-                return
             conn.counted = room
             room.inside += 1
         future = pool.submit(self.handle, conn)
@@ -228,15 +253,23 @@ class WholeRequestWorker(ThreadWorker):  # type: ignore[misc]
             return self._sign_ins
         return self._console if path.startswith(self._refusing.CONSOLE) else self.tpool
 
-    def _refuse(self, conn: Connection, *, keep: bool, sign_in: bool = False) -> None:
-        """Answer from the loop itself that the server is busy."""
-        if conn in self._waiting:
-            self._forget(conn)
-        conn.sock.sendall(self._refusing.busy(keep=keep and self.alive, sign_in=sign_in))
+    def _refuse(self, conn: Connection, *, keep: bool, sign_in: bool = False) -> bool:
+        """Answer from the loop itself that the server is busy. Tell whether the connection goes on being read as it is.
+
+        What follows the refused request in the buffer is the next one's.
+        """
         conn.keep = keep and self.alive
-        if conn.keep:  # what follows the refused request in the buffer is the next one's
+        conn.sock.sendall(self._refusing.busy(keep=conn.keep, sign_in=sign_in))
+        if conn.keep:
+            self._gathered -= len(conn.inbox)
             conn.framing.drop(conn.inbox)
+            self._gathered += len(conn.inbox)
+            conn.framing = framing.Framing()
+            if not conn.sock.outbox:
+                return True
+        self._forget(conn)
         self._sent(conn)
+        return False
 
     def handle(self, conn: Connection) -> Any:
         """Give the parser what has come in, then go on as the base does. Runs in a thread."""
@@ -287,7 +320,7 @@ class WholeRequestWorker(ThreadWorker):  # type: ignore[misc]
             self._wait(conn, State.RECEIVING, self._connection_s, selectors.EVENT_READ)
             self._go_on(conn)
         else:
-            self._wait(conn, State.IDLE, self.cfg.keepalive if self.alive else LINGER_S, selectors.EVENT_READ)
+            self._wait(conn, State.IDLE, self._idle_s(), selectors.EVENT_READ)
 
     def _part(self, conn: Connection) -> None:
         """Close our side; where the client may still be sending, let it read the answer before the rest is gone."""
@@ -331,6 +364,9 @@ class WholeRequestWorker(ThreadWorker):  # type: ignore[misc]
     def murder_pending(self) -> None:
         """End every connection whose time is up; one that was sending a request is told so."""
         now = time.monotonic()
+        if now < self._look_at:
+            return
+        self._look_at = now + DEADLINES_EVERY_S
         for conn in [each for each in self._waiting if each.deadline <= now]:
             if conn.state is State.RECEIVING and conn.inbox:
                 self._forget(conn)

@@ -1,39 +1,20 @@
 """A full disk, on a small real file system: refused whole, reads go on, writes resume, nothing refused ever appears."""
 
-import os
-import subprocess
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from feltdb_engine import Store, errors
+from tests import disk
+from tests.disk import fill
 from tests.engine.kit import boot, operations, put, vanish
 
 
 @pytest.fixture
 def small_disk() -> Iterator[Path]:
-    """Eight megabytes, in memory. Needs the right to mount, and fails without it where CI says that it must run."""
-    path = Path(tempfile.mkdtemp(prefix="feltdb-disk-"))
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(path)], check=False)
-    if mounted.returncode:
-        path.rmdir()
-        if os.environ.get("CI") == "true":
-            pytest.fail("mounting a small file system needs root")
-        pytest.skip("mounting a small file system needs root")
-    yield path
-    subprocess.run(["umount", "--lazy", str(path)], check=True)
-    path.rmdir()
-
-
-def fill(path: Path, leave: int) -> Path:
-    """Take all room but `leave` bytes."""
-    ballast = path / "ballast"
-    state = os.statvfs(path)
-    with ballast.open("ab") as file:
-        file.write(bytes(max(0, state.f_bavail * state.f_frsize - leave)))
-    return ballast
+    with disk.small_disk(megabytes=8) as path:
+        yield path
 
 
 @pytest.mark.parametrize("leave", [0, 8192, 40_960])
@@ -41,7 +22,7 @@ def test_a_transaction_the_view_has_no_room_for_never_appears(small_disk: Path, 
     directory = small_disk / "s"
     store = Store.open(directory, host=boot(1))
     store.commit([put("a:1", {"n": 1})])
-    ballast = fill(small_disk, leave)
+    ballast = fill(small_disk, leave_bytes=leave)
     with pytest.raises(errors.StorageFull) as full:
         store.commit([put("big:1", {"body": "x" * 300_000})], transaction_id="big")
     assert full.value.committed is False
@@ -66,7 +47,7 @@ def test_a_transaction_the_view_has_no_room_for_never_appears(small_disk: Path, 
 
 def test_a_log_that_cannot_grow_refuses_and_resumes(small_disk: Path) -> None:
     store = Store.open(small_disk / "s", segment_bytes=1 << 16, host=boot(1))
-    ballast = fill(small_disk, 200_000)
+    ballast = fill(small_disk, leave_bytes=200_000)
     refused = 0
     for number in range(60):
         try:
@@ -86,7 +67,7 @@ def test_a_log_that_cannot_grow_refuses_and_resumes(small_disk: Path) -> None:
 def test_a_store_on_a_full_disk_opens_and_is_read(small_disk: Path) -> None:
     with Store.open(small_disk / "s", host=boot(1)) as store:
         store.commit([put("a:1", {"n": 1})])
-    fill(small_disk, 0)
+    fill(small_disk)
     with Store.open(small_disk / "s", host=boot(2)) as store:
         assert store.get("a:1") is not None
         with pytest.raises(errors.StorageFull):

@@ -14,3 +14,16 @@ def test_another_protocol_version_is_refused_on_every_route(api, asked):
 def test_our_version_and_none_are_served(api):
     assert api(None).get("/v1/revision", headers={"FeltDB-Protocol": "1"}).status_code == 401
     assert api(None).get("/v1/revision").status_code == 401
+
+
+def test_every_answer_that_is_there_whole_tells_its_length(api, namespace):
+    answers = [
+        api(None).get("/v1/revision", headers={"FeltDB-Protocol": "2"}),
+        api(None).get("/v1/revision", headers={"FeltDB-Numbers": "odd"}),
+        api(None).get("/v1/nowhere"),
+        api(None).get("/health"),
+        api().get("/v1/revision", headers={"FeltDB-Numbers": "string"}),
+    ]
+    assert [answer.status_code for answer in answers] == [426, 400, 404, 200, 200]
+    for answer in answers:
+        assert int(answer["Content-Length"]) == len(answer.content) > 0

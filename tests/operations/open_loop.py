@@ -1,105 +1,227 @@
-"""A client that sends at a fixed rate whatever comes back, and keeps a journal: for `test_overload.py`, as a process.
+"""A client that sends at a fixed rate whatever comes back, and keeps a journal: run as a process by `load.py`.
 
     python open_loop.py PORT KEY RATE SECONDS CONNECTIONS
 
-RATE 0 is a closed loop: each connection sends its next request when it has its answer. Prints one JSON document:
-seconds of each answer by status, and the ids that were acknowledged.
+RATE 0 is a closed loop: each connection sends its next request when it has its answer. Every request is a transaction
+with an id of its own, so that what became of it can be asked for. Prints one JSON document, as `load.Load` names it.
+
+Its own HTTP, since the clients that are there cannot send ten times what the server does from one core. A connection
+that ends is opened anew; whatever had been sent on it and not answered is *unknown*, never thought to be refused.
 """
 
 import asyncio
+import contextlib
+import gc
 import json
 import sys
 import time
+from collections import deque
 
-BODY = b'{"n":1,"text":"' + b"a" * 200 + b'"}'
+FILLING = "a" * 200
+ANSWER_S = 60.0
+"""An answer that has not come by then never will: far beyond every deadline of the server."""
+
+CONNECT_S = 20.0
+SHOWN_TROUBLES = 5
+
+
+class Connection(asyncio.Protocol):
+    """One connection, one transaction at a time; tells its client of each answer, and of its end."""
+
+    def __init__(self, client: "Client") -> None:
+        self._client = client
+        self._buffer = bytearray()
+        self._transport: asyncio.Transport | None = None
+        self.usable = False
+        self.asked = ""
+        self.since = 0.0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self.usable = True
+
+    def ask(self, name: str, request: bytes) -> None:
+        """Send the transaction of that name."""
+        assert self._transport is not None and not self.asked
+        self.asked, self.since = name, time.perf_counter()
+        self._transport.write(request)
+
+    def data_received(self, data: bytes) -> None:
+        self._buffer += data
+        end = self._buffer.find(b"\r\n\r\n")
+        if end < 0:
+            return
+        head = bytes(self._buffer[:end]).lower()
+        try:
+            status = int(head.split(b" ", 2)[1])
+            length = int(head.split(b"\r\ncontent-length:", 1)[1].split(b"\r\n", 1)[0])
+        except (IndexError, ValueError):
+            self.end(f"not an answer: {bytes(self._buffer[:200])!r}")
+            return
+        if len(self._buffer) < end + 4 + length:
+            return
+        body = bytes(self._buffer[end + 4 : end + 4 + length])
+        del self._buffer[: end + 4 + length]
+        if b"\r\nconnection: close" in head:
+            self.close()
+        name, self.asked = self.asked, ""
+        if name:
+            self._client.answered(self, name, time.perf_counter() - self.since, status, body)
+        else:
+            self.end("an answer to nothing")
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.end(f"the connection ended: {error}")
+
+    def close(self) -> None:
+        """Use it no more."""
+        self.usable = False
+        if self._transport is not None:
+            self._transport.close()
+
+    def end(self, why: str) -> None:
+        """Give up: what was asked and not answered is unknown."""
+        self.close()
+        name, self.asked = self.asked, ""
+        if name:
+            self._client.lost(self, name, why)
 
 
 class Client:
-    """So many kept connections; a request that finds none free is counted as not sent."""
+    """So many connections; in the open loop a transaction that finds none free is counted as not sent."""
 
-    def __init__(self, port: int, key: str) -> None:
-        self.port = port
-        self.head = f"Host: localhost\r\nAuthorization: Bearer {key}\r\nContent-Type: application/json\r\n".encode()
-        self.free: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
+    def __init__(self, port: int, key: str, prefix: str) -> None:
+        self._port = port
+        self._prefix = prefix
+        self._number = 0
+        self._closed_loop_until = 0.0
+        name = f"{prefix}-{0:08}"
+        operation = {"collection": "load", "id": name, "value": {"n": 1, "text": FILLING}}
+        body = json.dumps({"transactionId": name, "operations": [operation]})
+        head = (
+            "POST /v1/transactions HTTP/1.1\r\nHost: localhost\r\n"
+            f"Authorization: Bearer {key}\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+        )
+        self._pieces = (head + body).encode().split(name.encode())
+        self._opening: set[asyncio.Task[None]] = set()
+        self.free: deque[Connection] = deque()
+        self.busy: set[Connection] = set()
         self.seconds: dict[int, list[float]] = {}
         self.acknowledged: list[str] = []
-        self.broken = 0
+        self.refused: list[str] = []
+        self.unknown: list[str] = []
+        self.unsent = 0
+        self.reconnected = 0
+        self.troubles: list[str] = []
 
     async def connect(self) -> None:
-        self.free.append(await asyncio.open_connection("127.0.0.1", self.port))
+        """Open a connection, trying again for a while: a busy machine may take its time. It is free, then."""
+        until = time.perf_counter() + CONNECT_S
+        while True:
+            with contextlib.suppress(OSError, TimeoutError):
+                loop = asyncio.get_running_loop()
+                opening = loop.create_connection(lambda: Connection(self), "127.0.0.1", self._port)
+                self._rest((await asyncio.wait_for(opening, 5))[1])
+                return
+            if time.perf_counter() > until:
+                self.trouble("the server takes no connection")
+                return
+            await asyncio.sleep(0.05)
 
-    async def put(self, name: str) -> None:
-        """Send one write and take its answer; a connection that was closed is replaced."""
-        reader, writer = self.free.pop()
-        started = time.perf_counter()
-        try:
-            writer.write(
-                b"PUT /v1/collections/load/%s HTTP/1.1\r\n%sContent-Length: %d\r\n\r\n%s"
-                % (name.encode(), self.head, len(BODY), BODY)
-            )
-            head = await reader.readuntil(b"\r\n\r\n")
-            length = int(head.lower().partition(b"content-length: ")[2].split(b"\r\n", 1)[0])
-            await reader.readexactly(length)
-        except (OSError, asyncio.IncompleteReadError):
-            self.broken += 1
-            await self.connect()
-            return
-        status = int(head.split(b" ", 2)[1])
-        self.seconds.setdefault(status, []).append(time.perf_counter() - started)
+    def send(self) -> bool:
+        """Send one transaction on a free connection. False where there is none."""
+        while self.free:
+            connection = self.free.popleft()
+            if not connection.usable:  # closed while it was free: nothing was sent on it
+                self._replace()
+                continue
+            self._number += 1
+            name = f"{self._prefix}-{self._number:08}"
+            self.busy.add(connection)
+            connection.ask(name, name.encode().join(self._pieces))
+            return True
+        return False
+
+    def answered(self, connection: Connection, name: str, seconds: float, status: int, body: bytes) -> None:
+        """Sort the answer: acknowledged, refused before anything was changed, or unknown."""
+        self.seconds.setdefault(status, []).append(seconds)
         if status in (200, 201):
             self.acknowledged.append(name)
-        if b"connection: close" in head.lower():
-            writer.close()
-            await self.connect()
+        elif status == 503 and b'"SERVICE_OVERLOADED"' in body:
+            self.refused.append(name)
         else:
-            self.free.append((reader, writer))
+            self.unknown.append(name)
+            if b'"COMMIT_UNKNOWN"' not in body:
+                self.trouble(f"{name}: {status} {body[:300]!r}")
+        self.busy.discard(connection)
+        self._rest(connection)
 
+    def lost(self, connection: Connection, name: str, why: str) -> None:
+        """Note that nothing is known of a transaction that was sent."""
+        self.unknown.append(name)
+        self.trouble(f"{name}: {why}")
+        self.busy.discard(connection)
+        self._rest(connection)
 
-async def open_loop(client: Client, rate: float, seconds: float, prefix: str) -> int:
-    """Start `rate` writes a second; return how many could not be sent for want of a connection."""
-    tasks: set[asyncio.Task[None]] = set()
-    started, sent, unsent = time.perf_counter(), 0, 0
-    while (passed := time.perf_counter() - started) < seconds:
-        while sent < passed * rate:
-            sent += 1
-            if client.free:
-                task = asyncio.create_task(client.put(f"{prefix}-{sent}"))
-                tasks.add(task)
-                task.add_done_callback(tasks.discard)
-            else:
-                unsent += 1
-        await asyncio.sleep(0.001)
-    await asyncio.gather(*tasks)
-    return unsent
+    def trouble(self, what: str) -> None:
+        """Keep the first few."""
+        if len(self.troubles) < SHOWN_TROUBLES:
+            self.troubles.append(what)
 
+    def _rest(self, connection: Connection) -> None:
+        self.free.append(connection)
+        if time.perf_counter() < self._closed_loop_until:
+            self.send()
 
-async def closed_loop(client: Client, seconds: float, prefix: str) -> int:
-    """Keep every connection busy."""
-    until = time.perf_counter() + seconds
+    def _replace(self) -> None:
+        self.reconnected += 1
+        task = asyncio.get_running_loop().create_task(self.connect())
+        self._opening.add(task)
+        task.add_done_callback(self._opening.discard)
 
-    async def one(number: int) -> None:
-        sent = 0
-        while time.perf_counter() < until:
-            sent += 1
-            await client.put(f"{prefix}-{number}-{sent}")
+    async def open_loop(self, rate: float, seconds: float) -> None:
+        """Start `rate` transactions a second."""
+        started, due = time.perf_counter(), 0
+        while (passed := time.perf_counter() - started) < seconds:
+            while due < passed * rate:
+                due += 1
+                self.unsent += not self.send()
+            await asyncio.sleep(0.001)
 
-    await asyncio.gather(*(one(number) for number in range(len(client.free))))
-    return 0
+    async def closed_loop(self, seconds: float) -> None:
+        """Keep every connection busy."""
+        self._closed_loop_until = time.perf_counter() + seconds
+        for _ in range(len(self.free)):
+            self.send()
+        await asyncio.sleep(seconds)
+
+    async def finish(self) -> None:
+        """Wait for the answers that are due; what does not come in time is unknown."""
+        until = time.perf_counter() + ANSWER_S
+        while self.busy and time.perf_counter() < until:
+            await asyncio.sleep(0.005)
+        for connection in list(self.busy):
+            connection.end("no answer in time")
 
 
 async def main() -> None:
     """Run as the module's text says."""
     port, key, rate, seconds, connections = sys.argv[1:6]
-    client = Client(int(port), key)
+    client = Client(int(port), key, f"{time.time_ns():x}")
     for _ in range(int(connections)):
         await client.connect()
-    prefix = f"{time.time_ns()}"
+    if len(client.free) < int(connections):
+        raise SystemExit("the server takes no connection")
+    gc.freeze()
+    started = time.perf_counter()
     if float(rate):
-        unsent = await open_loop(client, float(rate), float(seconds), prefix)
+        await client.open_loop(float(rate), float(seconds))
     else:
-        unsent = await closed_loop(client, float(seconds), prefix)
-    found = {"seconds": client.seconds, "acknowledged": client.acknowledged, "unsent": unsent, "broken": client.broken}
-    print(json.dumps(found))
+        await client.closed_loop(float(seconds))
+    await client.finish()
+    names = ("seconds", "acknowledged", "refused", "unknown", "unsent", "reconnected", "troubles")
+    print(json.dumps({"took_s": time.perf_counter() - started, **{name: getattr(client, name) for name in names}}))
 
 
 if __name__ == "__main__":

@@ -1,11 +1,15 @@
-"""Slow and idle clients, over real sockets against the real server: they cost others nothing. About 35 s."""
+"""Slow and idle clients, over real sockets against the real server: they cost others nothing. About 35 s.
+
+In torture it is measured: what another client sees at p99 is less than twice what it sees without them.
+"""
 
 import contextlib
 import json
 import socket
+import statistics
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -15,7 +19,10 @@ from demo.instance import Instance
 pytestmark = pytest.mark.acceptance
 
 DEADLINE_S = 5.0
+SLACK_S = 5.0  # of a machine that others use too
 HELD_UP_MS = 2_000  # whoever had to wait for a thread would wait for the deadline of those that hold it
+ROUNDS, ASKED = 5, 300  # of the measurement in torture
+IDLE = 1_000
 HALF_A_BODY = b"POST /v1/transactions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\n" + b"{" * 500
 
 
@@ -64,22 +71,47 @@ def slowest_ms(instance: Instance, key: str, *, requests: int = 40) -> float:
     return slowest
 
 
+def half_bodies(instance: Instance, key: str) -> list[socket.socket]:
+    opened = [connect(instance) for _ in range(64)]
+    for connection in opened:
+        connection.sendall(HALF_A_BODY)
+    return opened
+
+
+def idle_connections(instance: Instance, key: str) -> list[socket.socket]:
+    opened = [connect(instance) for _ in range(IDLE)]
+    for connection in opened[::20]:
+        assert ask(connection, "/health")[0] == 200
+    return opened
+
+
+def slow_readers(instance: Instance, key: str) -> list[socket.socket]:
+    opened = []
+    for _ in range(64):
+        reader = socket.socket()
+        reader.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        reader.connect(("127.0.0.1", instance.port))
+        reader.sendall(
+            f"GET /v1/collections/large HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {key}\r\n\r\n".encode()
+        )
+        opened.append(reader)
+    return opened
+
+
 def test_64_clients_that_send_half_a_body_do_not_hold_up_others_and_are_told_at_the_deadline(
     instance: Instance, key: str
 ) -> None:
     with contextlib.ExitStack() as stack:
-        half = [stack.enter_context(connect(instance)) for _ in range(64)]
         started = time.monotonic()
-        for connection in half:
-            connection.sendall(HALF_A_BODY)
-        assert slowest_ms(instance, key) < HELD_UP_MS
+        half = [stack.enter_context(connection) for connection in half_bodies(instance, key)]
+        assert slowest_ms(instance, key, requests=15) < HELD_UP_MS
         with connect(instance) as probe:
             assert ask(probe, "/health")[0] == 200
         assert time.monotonic() - started < DEADLINE_S, "all of this while they were still holding on"
         for connection in half:
             status, headers, body = read(connection)
             assert (status, headers["connection"], json.loads(body)["code"]) == (408, "close", "REQUEST_TIMEOUT")
-        assert DEADLINE_S * 0.9 < time.monotonic() - started < DEADLINE_S + 3
+        assert DEADLINE_S * 0.9 < time.monotonic() - started < DEADLINE_S + SLACK_S
 
 
 def test_the_deadline_is_for_the_whole_request_however_steadily_its_bytes_trickle(instance: Instance) -> None:
@@ -90,7 +122,7 @@ def test_the_deadline_is_for_the_whole_request_however_steadily_its_bytes_trickl
             while time.monotonic() - started < DEADLINE_S + 6:
                 connection.sendall(b"X-A: b\r\n")
                 time.sleep(0.1)
-        assert time.monotonic() - started < DEADLINE_S + 3
+        assert time.monotonic() - started < DEADLINE_S + SLACK_S
 
 
 def test_more_idle_connections_than_may_be_open_shut_nobody_out(instance: Instance, key: str) -> None:
@@ -109,14 +141,8 @@ def test_slow_readers_of_large_answers_hold_no_thread(instance: Instance, key: s
         done = client.post("/transactions", json={"transactionId": "fill", "operations": operations})
         assert done.status_code == 201, done.text
     with contextlib.ExitStack() as stack:
-        for _ in range(64):
-            reader = socket.socket()
-            reader.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-            reader.connect(("127.0.0.1", instance.port))
+        for reader in slow_readers(instance, key):
             stack.enter_context(reader)
-            reader.sendall(
-                f"GET /v1/collections/large HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {key}\r\n\r\n".encode()
-            )
         time.sleep(0.5)
         assert slowest_ms(instance, key, requests=20) < HELD_UP_MS
 
@@ -177,3 +203,44 @@ def test_stopping_answers_what_is_being_worked_on_and_ends_within_the_grace_peri
             assert time.monotonic() - started < 12
         waiting.join(5)
         assert answers == [200]
+
+
+def p99_ms(instance: Instance, key: str) -> float:
+    """What one client on one connection sees."""
+    took = []
+    with connect(instance) as connection:
+        for _ in range(ASKED):
+            started = time.perf_counter()
+            assert ask(connection, "/v1/keys/current", key)[0] == 200
+            took.append((time.perf_counter() - started) * 1000)
+    return sorted(took)[ASKED * 99 // 100]
+
+
+@pytest.mark.torture
+@pytest.mark.parametrize("crowd", [half_bodies, idle_connections, slow_readers], ids=lambda crowd: crowd.__name__)
+def test_others_see_less_than_twice_the_usual_p99(
+    crowd: Callable[[Instance, str], list[socket.socket]], tmp_path: Path
+) -> None:
+    with Instance(tmp_path / "data") as running:
+        running.start_server()
+        secret = running.new_key("*")
+        with running.client(secret) as client:
+            operations = [{"collection": "large", "id": f"{n:03}", "value": {"text": "a" * 30_000}} for n in range(100)]
+            assert (
+                client.post("/transactions", json={"transactionId": "l", "operations": operations}).status_code == 201
+            )
+        p99_ms(running, secret)
+        alone, beside = [], []
+        for _ in range(ROUNDS):
+            alone.append(p99_ms(running, secret))
+            opened = crowd(running, secret)
+            time.sleep(1)
+            beside.append(p99_ms(running, secret))
+            for connection in opened:
+                connection.close()
+            time.sleep(0.5)
+    figures = (
+        f"{crowd.__name__}: p99 alone {statistics.median(alone):.1f} ms, beside {statistics.median(beside):.1f} ms"
+    )
+    print(figures)
+    assert statistics.median(beside) < 2 * statistics.median(alone), figures

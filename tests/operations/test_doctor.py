@@ -110,3 +110,17 @@ def test_a_disk_nearly_full_is_named(namespace: str, monkeypatch: pytest.MonkeyP
     usage = namedtuple("usage", "total used free")(100 * 1024**3, 0, 1024**2)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
     assert found(run()[1]) == ["DISK_NEARLY_FULL"]
+
+
+def test_a_check_that_fails_hides_no_other_and_is_a_finding_itself(
+    namespace: str, make_dead: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(**_: Any) -> Any:
+        raise OSError(28, "No space left on device")
+
+    make_dead("a")
+    monkeypatch.setattr(doctor, "lost_secrets", full)
+    code, document = run()
+    assert (code, found(document)) == (4, ["CHECK_FAILED", "DEAD_LETTERS"])
+    assert document["findings"][0]["subject"] == "secrets"
+    assert "No space left on device" in document["findings"][0]["message"]

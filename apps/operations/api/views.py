@@ -103,7 +103,8 @@ def _or_refusal(request: HttpRequest, seen: Observation, body: dict[str, Any]) -
 
 def _not_ready(seen: Observation, **members: Any) -> ApiError:
     blocking = next(each for each in seen.reasons if each.blocking)
-    code = blocking.code if blocking.code in CODES else "STORAGE_UNAVAILABLE"
+    known = CODES.get(blocking.code)  # whatever is wrong, a probe is told 503: STORAGE_FULL is 507 for writes alone
+    code = blocking.code if known is not None and known.status == 503 else "STORAGE_UNAVAILABLE"
     return ApiError(code, f"Not ready: {blocking.code}. {blocking.next_step}", headers={"Retry-After": "1"}, **members)
 
 

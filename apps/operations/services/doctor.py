@@ -4,6 +4,7 @@ Works on a running instance and on one that is stopped. Each check stands alone:
 """
 
 import ipaddress
+import logging
 import os
 import shutil
 import stat
@@ -12,19 +13,20 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from django.conf import settings
-from django.db import DatabaseError, InterfaceError, connection
-from django.db.migrations.executor import MigrationExecutor
+from django.db import DatabaseError, InterfaceError
 
 from apps.http.errors import ApiError
 from apps.keys.clock import utc_now
 from apps.keys.lost import lost_secrets
 from apps.keys.models import Namespace
 from apps.operations.reasons import Reason, reason
-from apps.operations.services.health import observe
+from apps.operations.services.health import database_of_another_version, observe
 from apps.state.stores import store_of_known
 from apps.workloads import overview as work
 from apps.workloads.states import State
 from feltdb_engine import EngineError
+
+logger = logging.getLogger("feltdb.operations")
 
 DISK_FREE_PART = 0.1
 DISK_FREE_BYTES = 1024**3
@@ -74,11 +76,14 @@ def examine(*, verify: bool) -> Diagnosis:
 
 def _examined(checks: Sequence[tuple[str, Callable[[], Iterator[Reason]]]]) -> Diagnosis:
     findings: list[Reason] = []
-    for _, check in checks:
+    for name, check in checks:
         try:
             findings += check()
         except (DatabaseError, InterfaceError) as error:
             findings.append(reason("DATABASE_UNAVAILABLE", "control plane", f"{type(error).__name__}: {error}".strip()))
+        except Exception as error:
+            logger.exception("the check %r failed", name)
+            findings.append(reason("CHECK_FAILED", name, f"{type(error).__name__}: {error}"))
     return Diagnosis(checks=tuple(name for name, _ in checks), findings=_once(findings))
 
 
@@ -122,11 +127,7 @@ def _disk() -> Iterator[Reason]:
 
 
 def _database() -> Iterator[Reason]:
-    executor = MigrationExecutor(connection)
-    pending = executor.migration_plan(executor.loader.graph.leaf_nodes())
-    if pending:
-        names = ", ".join(f"{migration.app_label} {migration.name}" for migration, _ in pending[:5])
-        yield reason("DATABASE_BEHIND", "control plane", f"{len(pending)} migrations are missing: {names}")
+    yield from database_of_another_version()
 
 
 def _secrets() -> Iterator[Reason]:

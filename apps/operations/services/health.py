@@ -16,7 +16,7 @@ from apps.http import budget
 from apps.http.errors import ApiError
 from apps.keys.models import Namespace
 from apps.operations.reasons import Reason, reason
-from apps.operations.services import liveness, upkeep
+from apps.operations.services import liveness, upkeep, versions
 from apps.operations.services.liveness import Life
 from apps.operations.services.probing import Probed, probe
 from apps.triggers import services as triggers
@@ -146,7 +146,19 @@ def _database_down(error: Exception) -> Reason:
     return reason("DATABASE_UNAVAILABLE", "control plane", f"the database did not answer {what}")
 
 
+def database_of_another_version() -> Iterator[Reason]:
+    """Yield what is wrong where code and database are of two versions."""
+    missing, unknown = versions.apart()
+    if missing:
+        text = f"{len(missing)} migrations are missing: {versions.shown(missing)}"
+        yield reason("DATABASE_BEHIND", "control plane", text)
+    if unknown:
+        text = f"{len(unknown)} migrations are of a newer version: {versions.shown(unknown)}"
+        yield reason("DATABASE_AHEAD", "control plane", text)
+
+
 def _control_plane(names: list[str], probed: list[Probed]) -> Iterator[Reason]:
+    yield from database_of_another_version()
     now = now_ms()
     workers = liveness.standings(now=now)
     for each in workers:

@@ -1,4 +1,4 @@
-"""Worker processes: each leaves a heartbeat, and one that dies is noticed, at once on its own host.
+"""Worker processes: each leaves a heartbeat, and one that dies or is stopped is noticed, at once on its own host.
 
 The heartbeat is a step of the worker's loop in a thread of its own, so it tells that the process lives and reaches the
 database, not that any program in it gets on: leases tell that.
@@ -24,11 +24,15 @@ FORGET_MS = 24 * 3_600_000
 
 MAX_LISTED = 1_000
 
+_STOPPED = frozenset("Tt")
+"""By a signal, or by a debugger: it does nothing until it is continued."""
+
 
 class Life(StrEnum):
     """What can be told of a worker process."""
 
     ALIVE = "alive"
+    STOPPED = "stopped"
     SILENT = "silent"
     DEAD = "dead"
 
@@ -77,8 +81,12 @@ def _beat(process: WorkerProcess) -> None:
 def _standing(process: WorkerProcess, now: int) -> WorkerStanding:
     silent_ms = max(0, now - process.seen_at_ms)
     life = Life.ALIVE if silent_ms <= SILENT_MS else Life.SILENT
-    if process.host == _host() and started_ticks(process.pid) != process.started_ticks:
-        life = Life.DEAD
+    if process.host == _host():
+        state, ticks = _seen(process.pid)
+        if ticks != process.started_ticks:
+            life = Life.DEAD
+        elif state in _STOPPED:
+            life = Life.STOPPED
     return WorkerStanding(process=process, life=life, silent_ms=silent_ms)
 
 
@@ -105,8 +113,13 @@ def _host() -> str:
 
 def started_ticks(pid: int) -> int:
     """Return when the process started, in the kernel's ticks since boot; 0 where there is none, or only its remains."""
+    return _seen(pid)[1]
+
+
+def _seen(pid: int) -> tuple[str, int]:
+    """Return the process's state, a letter as in `ps`, and when it started, as `started_ticks` says."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
     except OSError:
-        return 0
-    return 0 if fields[0] in ("Z", "X") else int(fields[19])
+        return "", 0
+    return fields[0], 0 if fields[0] in ("Z", "X") else int(fields[19])

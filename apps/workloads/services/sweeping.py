@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from django.db import transaction
 
+from apps.http import measures
 from apps.workloads import deadlines, limits
 from apps.workloads.commands import RetryPolicy, SweepReport
 from apps.workloads.models import Workload
@@ -81,6 +82,8 @@ def _write(steps: list[_Step], at: int, now_ms: int, done: _Done) -> int:
             if time.monotonic() >= until:
                 break
     for step in moved:
+        if step.kind == "recovered":
+            measures.LEASES_LOST.labels(LEASE_EXPIRED).inc()
         getattr(done, step.kind).append(step.row.workload_id)
     return at
 

@@ -11,6 +11,7 @@ from django.core.management import CommandError, call_command
 from django.core.management.base import BaseCommand
 from django.db import OperationalError, connection
 
+from apps.operations.services import versions
 from apps.operations.services.first_setup import FirstSecrets, prepare_instance
 
 
@@ -37,6 +38,7 @@ class Command(BaseCommand):
         with (settings.DATA_DIR / "setup.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             refuse_closed_database()
+            refuse_newer_database()
             call_command("migrate", verbosity=0, interactive=False)
             made = prepare_instance()
         self.show(made)
@@ -69,6 +71,16 @@ def refuse_closed_database() -> None:
         connection.ensure_connection()
     except OperationalError as error:
         raise CommandError(f"cannot open the database that DATABASE_URL names: {error}") from error
+
+
+def refuse_newer_database() -> None:
+    """Raise `CommandError` where a newer version has used the database: this one would not keep its rules."""
+    unknown = versions.apart()[1]
+    if unknown:
+        raise CommandError(
+            f"the database is of a newer version ({versions.shown(unknown)}). Run that version, or restore the backup "
+            "taken before the upgrade; nothing was changed. See docs/upgrading.md."
+        )
 
 
 def refuse_taken_address(host: str, port: int) -> None:

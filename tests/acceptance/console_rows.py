@@ -37,6 +37,7 @@ def fill(namespace: str, hostile: str) -> None:
         "target_capability": printable,
     }
     trigger = define(namespace, document, by=by, now_ms=now_ms()).trigger
+    define(namespace, {**document, "trigger_id": "plain"}, by=by, now_ms=now_ms())
     TriggerQuarantine.objects.create(
         trigger=trigger,
         namespace=namespace,

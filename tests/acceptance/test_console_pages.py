@@ -2,7 +2,8 @@
 
 A page that is added is examined by itself, and one that nothing leads to fails: no serious or critical barrier (axe) in
 either theme, no refused script or style, no console error, nothing wider than the screen, everything a pointer
-reaches reached by keyboard; for a viewer no form that acts. With hostile text in every row. Cost: about 60 s on an idle machine.
+reaches reached by keyboard; for a viewer no form that acts. With hostile text in every row.
+Cost: about a minute on an idle machine.
 """
 
 import re

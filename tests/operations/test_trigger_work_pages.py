@@ -148,7 +148,7 @@ def test_a_replay_is_ordered_once_watched_and_ended(console: Client, trigger: Tr
     twice = console.post(page(trigger, "replay"), form)
     assert twice.status_code == 409 and TriggerReplay.objects.count() == 1
     text = text_of(console.get(page(trigger, "change")))
-    assert "0 of 1" in text and "End replay 1" in text and "<progress" in text
+    assert "0 of 1" in text and "End replay 1" in text and 'class="bar"' in text
     services.evaluate_namespace(trigger.namespace, now_ms=now_ms())
     assert Workload.objects.count() == 2
     late = console.post(f"/admin/triggers/trigger/{trigger.pk}/replay/1/cancel/")

@@ -106,8 +106,6 @@ def test_an_operator_defines_a_trigger_sees_its_work_reads_why_it_died_and_retri
         pause_and_resume(page)
         seen.shoot("12-trigger")
         say_why_it_did_not_fire(seen)
-        replay_old_changes(seen)
-        seen.check()
         page.get_by_role("button", name="Sign out").click()
         expect(page.get_by_role("heading", name="You are signed out")).to_be_visible()
         seen.check()
@@ -163,18 +161,6 @@ def say_why_it_did_not_fire(seen: Browser) -> None:
     expect(page.get_by_role("row", name=re.compile('"value":60'))).to_contain_text("30")
     seen.shoot("12-trigger-why")
     page.get_by_role("link", name="late-flights", exact=True).click()
-
-
-def replay_old_changes(seen: Browser) -> None:
-    """Order the changes from the beginning once more and see the order through."""
-    page = seen.page
-    page.get_by_role("link", name="Replay old changes").click()
-    page.get_by_label("Reason").fill("paid twice on purpose")
-    page.get_by_role("button", name="Order the replay").click()
-    expect(page.locator("section", has=page.get_by_role("heading", name="Replays"))).to_contain_text(
-        "done", timeout=WORK_MS
-    )
-    seen.shoot("12-trigger-replay")
 
 
 def pause_and_resume(page: Page) -> None:

@@ -109,6 +109,7 @@ def test_an_operator_defines_a_trigger_sees_its_work_reads_why_it_died_and_retri
         page.get_by_role("button", name="Sign out").click()
         expect(page.get_by_role("heading", name="You are signed out")).to_be_visible()
         seen.check()
+        api.close()
 
 
 def define_with_a_mistake_first(seen: Browser) -> None:

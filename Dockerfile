@@ -3,6 +3,8 @@
 #   docker build -t feltdb . && docker run --read-only --tmpfs /tmp -v feltdb:/data -p 127.0.0.1:8000:8000 feltdb
 FROM python:3.11-slim
 
+# pg_dump and pg_restore, for backups of a control plane on PostgreSQL; of the server's version or a newer.
+RUN apt-get update && apt-get install --yes --no-install-recommends postgresql-client && rm -rf /var/lib/apt/lists/*
 RUN useradd --system --uid 10001 --home-dir /nonexistent --shell /usr/sbin/nologin feltdb \
     && install --directory --owner feltdb --mode 0700 /data
 WORKDIR /app

@@ -10,20 +10,14 @@ the log makes it. Both directions write to a hidden directory beside the target,
 has the target's name is whole. `MANIFEST.json` comes last into that directory.
 """
 
-import contextlib
-import fcntl
 import hashlib
 import os
-import re
-import secrets
-import shutil
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 
 from feltdb_engine import exclusive, manifest, snapshot, view
+from feltdb_engine.beside import beside
 from feltdb_engine.bundle import (
     MANIFEST_NAME,
     BackupInfo,
@@ -52,7 +46,7 @@ _CHUNK = 1 << 20
 def backup(core: Core, durability: Durability, dest: Path, progress: Progress | None) -> BackupInfo:
     """Copy everything committed up to now. Raises DestinationExists."""
     _refuse_inside(core.path, dest)
-    with files_kept(core), _beside(core.files, dest) as partial:
+    with files_kept(core), beside(core.files, dest) as partial:
         kept = manifest.read(core.files, core.path) or core.manifest
         with core.view.read() as txn:
             state = view.state(txn)
@@ -131,7 +125,7 @@ def restore(
     info = verify_backup(source, progress)
     target = _chain_at(source, info, to_revision)
     kept = _manifest_at(source, info, target)
-    with _beside(files, dest) as partial:
+    with beside(files, dest) as partial:
         files.step("restore begun")
         files.make_directory(partial / exclusive.LOG)
         files.make_directory(partial / exclusive.VIEW)
@@ -234,46 +228,6 @@ def _refuse_inside(source: Path, dest: Path) -> None:
     real = dest.parent.resolve()
     if real == source.resolve() or source.resolve() in real.parents:
         raise DestinationExists("The destination lies inside the directory it is made from.")
-
-
-@contextmanager
-def _beside(files: Files, dest: Path) -> Iterator[Path]:
-    """A directory beside the target that becomes the target at the end; nothing is left of it after a failure."""
-    if os.path.lexists(dest):
-        raise DestinationExists(f"{dest} is there already; choose a name that is not.")
-    files.make_directory(dest.parent)
-    _clear_killed(dest)
-    partial = dest.with_name(f".{dest.name}.{secrets.token_hex(4)}.partial")
-    mark = -1
-    try:
-        files.make_directory(partial)
-        mark = os.open(partial, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        fcntl.flock(mark, fcntl.LOCK_EX)
-        yield partial
-        files.force_names(partial)
-        if os.path.lexists(dest):
-            raise DestinationExists(f"{dest} is there already; choose a name that is not.")
-        files.rename(partial, dest)
-        files.force_names(dest.parent)
-    except BaseException:
-        shutil.rmtree(partial, ignore_errors=True)
-        raise
-    finally:
-        if mark >= 0:
-            os.close(mark)
-
-
-def _clear_killed(dest: Path) -> None:
-    """Remove what killed backups and restores of that name left: whoever is at work has its directory locked."""
-    pattern = re.compile(rf"\.{re.escape(dest.name)}\.[0-9a-f]{{8}}\.partial")
-    for left in [path for path in dest.parent.iterdir() if pattern.fullmatch(path.name)]:
-        with contextlib.suppress(OSError):
-            mark = os.open(left, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-            try:
-                fcntl.flock(mark, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(left, ignore_errors=True)
-            finally:
-                os.close(mark)
 
 
 def as_members(info: BackupInfo) -> dict[str, object]:

@@ -221,12 +221,27 @@ VARIABLES: tuple[Variable, ...] = (
         meaning="MiB of history that compaction keeps in every store, whatever its age; 0 for no limit by size",
     ),
     Variable(
+        name="FELTDB_HISTORY_OPERATIONS",
+        kind="whole",
+        default="0",
+        low=0,
+        high=1_000_000_000,
+        meaning="newest operations that compaction keeps in every store, whatever their age and size; 0 for none",
+    ),
+    Variable(
         name="FELTDB_COMPACT_EVERY_MINUTES",
         kind="whole",
         default="60",
         low=0,
         high=100_000,
         meaning="minutes between two looks of the worker at whether a store is to be compacted; 0 for never by itself",
+    ),
+    Variable(
+        name="FELTDB_BACKUP_DIR",
+        kind="text",
+        default=None,
+        shown="`<data>/backups`",
+        meaning="where backups are written and looked for; better on another disk",
     ),
     Variable(
         name="FELTDB_BACKUP_MAX_AGE_HOURS",

@@ -106,7 +106,9 @@ WORK_RETENTION_DAYS = env.whole("FELTDB_WORK_RETENTION_DAYS")
 # What compaction keeps of every store's history, and how often the worker looks whether some can go.
 HISTORY_DAYS = env.whole("FELTDB_HISTORY_DAYS")
 HISTORY_MIB = env.whole("FELTDB_HISTORY_MIB")
+HISTORY_OPERATIONS = env.whole("FELTDB_HISTORY_OPERATIONS")
 COMPACT_EVERY_MINUTES = env.whole("FELTDB_COMPACT_EVERY_MINUTES")
+BACKUP_DIR = Path(env.text("FELTDB_BACKUP_DIR", str(DATA_DIR / "backups"))).resolve()
 BACKUP_MAX_AGE_HOURS = env.whole("FELTDB_BACKUP_MAX_AGE_HOURS")
 # `@task` functions of installed apps become durable work (package django-tasks); any queue name will do.
 TASKS = {"default": {"BACKEND": "apps.workloads.task_backend.FeltDBBackend", "QUEUES": []}}

@@ -154,3 +154,9 @@ FORCES = Histogram(
 LEASES_LOST = Counter(
     "feltdb_leases_lost", "Work taken back from a worker that was lost, by how that was seen.", ["seen"]
 )
+COMPACTIONS = Counter("feltdb_compactions", "Compactions by outcome: done, failed.", ["outcome"])
+COMPACTED_OPERATIONS = Counter("feltdb_operations_compacted", "Operations whose history was let go.", ["namespace"])
+COMPACTED_BYTES = Counter("feltdb_compacted_bytes", "Bytes of log files removed by compactions.", ["namespace"])
+TRIGGERS_PASSED = Counter(
+    "feltdb_triggers_passed_by_compaction", "Triggers whose unseen history was let go beyond max_lag.", ["namespace"]
+)

@@ -76,7 +76,17 @@ REASONS: dict[str, Known] = {
     "COMPACTION_FAILED": Known(
         A, "Read why with the run on the storage page, put it right, then run 'manage.py compact --namespace NAME'."
     ),
+    "BACKUP_FAILED": Known(A, "Read why, put it right, and make one: 'manage.py backup create'."),
     "BACKUP_OLD": Known(A, "Make one: 'manage.py backup create'; see that what makes them by the clock still runs."),
+    "RESTORE_UNFINISHED": Known(
+        B, "Do not start the instance: run 'manage.py backup restore BUNDLE --replace' again, to its end."
+    ),
+    "HISTORY_HELD": Known(
+        A, "See whose pin it is ('manage.py compact --dry-run'); whoever has gone for good: let the pin expire or go."
+    ),
+    "TRIGGER_BEYOND_MAX_LAG": Known(
+        A, "Get it going (TRIGGER_BEHIND), or give it a larger max_lag_operations, before its history goes."
+    ),
     "DATA_DIR_EXPOSED": Known(A, "Take the rights of others away: chmod -R go-rwx on the data directory's secrets."),
     "SECRETS_LOST": Known(
         A, "Stop the instance and bring its secrets back: manage.py secrets import FILE; docs/keys.md, section Secrets."

@@ -2,22 +2,24 @@
 
 import json
 import threading
+from collections import defaultdict
 from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
 from django.core.management import call_command
+from prometheus_client.parser import text_string_to_metric_families
 
 from apps.keys.audit.models import AuditEvent
 from apps.keys.principal import operator
 from apps.operations.models import UpkeepRun
-from apps.operations.services import compacting, health, upkeep
+from apps.operations.services import compacting, health, keeping, upkeep
 from apps.state import stores
 from apps.triggers import services as triggers
 from apps.triggers.models import NamespacePosition, Trigger, TriggerCursor
 from apps.workloads.clock import now_ms
-from feltdb_engine import Mutation
+from feltdb_engine import Mutation, Store
 from feltdb_engine.errors import StorageFull
 
 pytestmark = pytest.mark.django_db
@@ -146,6 +148,129 @@ def test_the_worker_compacts_when_something_is_due_and_not_before_its_time(
     clock[0] = 120.0
     automatic.run(threading.Event())
     assert floor(namespace) == 10, "0 days keep all"
+
+
+def test_a_tick_is_no_rewrite(data_dir: Path, namespace: str, settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """F4 of the reference's list: what is written is decided by the policy, not by the timer."""
+    write(namespace, 10)
+    opened, true = stores.store(namespace), type(stores.store(namespace)).compact
+    calls: list[bool] = []
+
+    def counted(self: Any, *arguments: Any, **members: Any) -> Any:
+        calls.append(bool(members.get("dry_run")))
+        return true(self, *arguments, **members)
+
+    monkeypatch.setattr(type(opened), "compact", counted)
+    clock = [0.0]
+    automatic = compacting.Automatic(60.0, clock=lambda: clock[0])
+    for tick in range(30):
+        clock[0] = tick * 10.0
+        automatic.run(threading.Event())
+    assert calls == [True] * 5, "looked at once a minute, and nothing was written: nothing is due"
+    monkeypatch.setattr(compacting, "now_ms", lambda: now_ms() + 31 * DAY_MS)
+    for tick in range(30, 60):
+        clock[0] = tick * 10.0
+        automatic.run(threading.Event())
+    assert calls.count(False) == 1, "once it was due, and not again"
+
+
+def test_what_went_is_counted_and_logged_at_debug(
+    data_dir: Path, namespace: str, api: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """F5 of the reference's list; that it runs in a thread of its own is the worker's for every step."""
+    write(namespace, 10)
+    before = counted(api())
+    with caplog.at_level("DEBUG", logger="feltdb.operations"):
+        compacting.compact(namespace, by=BY, keep=compacting.forgetting_all(compacting.policy()))
+    told = [each for each in caplog.records if each.message == "store compacted"]
+    assert [(each.levelname, each.operations) for each in told] == [("DEBUG", 10)]  # type: ignore[attr-defined]
+    after = counted(api())
+    assert after["feltdb_operations_compacted_total"] - before["feltdb_operations_compacted_total"] == 10
+    assert after["feltdb_compacted_bytes_total"] > before["feltdb_compacted_bytes_total"]
+    assert after["done"] - before["done"] == 1
+
+    def full(*_: Any, **__: Any) -> Any:
+        raise StorageFull("There is no room on the disk.")
+
+    monkeypatch.setattr(type(stores.store(namespace)), "compact", full)
+    with pytest.raises(StorageFull):
+        compacting.compact(namespace, by=BY)
+    assert [each.levelname for each in caplog.records if each.message == "compaction failed"] == ["WARNING"]
+    assert counted(api())["failed"] - after["failed"] == 1
+
+
+def counted(client: Any) -> dict[str, float]:
+    """The counts of compactions as they are scraped."""
+    found: dict[str, float] = defaultdict(float)
+    for family in text_string_to_metric_families(client.get("/metrics").content.decode()):
+        for sample in family.samples:
+            if sample.labels.get("namespace") == "test":
+                found[sample.name] += sample.value
+            if sample.name == "feltdb_compactions_total":
+                found[sample.labels["outcome"]] += sample.value
+    return found
+
+
+def test_a_trigger_beyond_its_max_lag_is_seen_before_and_named_when_it_is_passed(
+    data_dir: Path, namespace: str, request: pytest.FixtureRequest
+) -> None:
+    Store.open(stores.directory(namespace), segment_bytes=1 << 16).close()  # history goes in whole segments
+    trigger: Trigger = request.getfixturevalue("trigger")
+    opened = stores.store(namespace)
+    for number in range(150):
+        opened.commit([Mutation(kind="put", collection="orders", id="1", value={"n": number, "text": "x" * 2000})])
+    assert codes() == []
+    Trigger.objects.filter(pk=trigger.pk).update(max_lag_operations=10)
+    assert codes() == ["TRIGGER_BEYOND_MAX_LAG"]
+    done = compacting.compact(namespace, by=BY, keep=compacting.forgetting_all(compacting.policy()))
+    assert 0 < done.floor <= 140 and done.bytes_removed >= 1 << 16, "what it may lag stays, whatever the policy says"
+    row = AuditEvent.objects.get(action="storage.compacted_past_trigger")
+    assert (row.target, row.code, row.namespace) == ("on-orders", "FEED_COMPACTED", namespace)
+    triggers.evaluate_namespace(namespace, now_ms=now_ms())
+    trigger.refresh_from_db()
+    assert (trigger.state, trigger.reason_code) == ("blocked", "FEED_COMPACTED"), "it stops; nothing is passed over"
+    compacting.compact(namespace, by=BY, keep=compacting.forgetting_all(compacting.policy()))
+    assert AuditEvent.objects.filter(action="storage.compacted_past_trigger").count() == 1, "told once"
+
+
+def test_the_newest_so_many_stay_whatever_their_age(data_dir: Path, namespace: str, settings: Any) -> None:
+    write(namespace, 10)
+    settings.HISTORY_DAYS, settings.HISTORY_OPERATIONS = 1, 4
+    late = now_ms() + 2 * DAY_MS
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(compacting, "now_ms", lambda: late)
+        assert compacting.preview(namespace).held_by == "retain_from"
+        settings.HISTORY_OPERATIONS = 0
+        assert compacting.preview(namespace).floor == 10
+
+
+def codes() -> list[str]:
+    return [each.code for each in keeping.reasons()]
+
+
+def test_a_pin_that_holds_what_the_policy_lets_go_is_named_by_the_doctor(
+    data_dir: Path, namespace: str, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(namespace, 10)
+    opened = stores.store(namespace)
+    opened.pin("billing", 0, None)
+    assert "HISTORY_HELD" not in codes(), "it holds nothing that is to go"
+    monkeypatch.setattr(compacting, "now_ms", lambda: now_ms() + 31 * DAY_MS)
+    held = [each for each in keeping.reasons() if each.code == "HISTORY_HELD"]
+    assert held and "pin billing" in held[0].message
+    assert "oldest pin billing at 0" in next(keeping.kept()).line()
+
+
+def test_the_doctor_says_how_old_the_last_backup_is_and_that_one_failed(data_dir: Path, namespace: str) -> None:
+    assert "none yet" in keeping.last_backup() and codes() == []
+    with pytest.raises(RuntimeError), upkeep.noted(UpkeepRun.Kind.BACKUP, upkeep.INSTANCE, by=BY):
+        raise RuntimeError("no room")
+    assert codes() == ["BACKUP_FAILED"]
+    with upkeep.noted(UpkeepRun.Kind.BACKUP, upkeep.INSTANCE, by=BY) as running:
+        running.report = {"path": "/backups/one"}
+    assert codes() == [] and keeping.last_backup().endswith("/backups/one")
+    (data_dir / "restore-unfinished").write_text("/backups/one")
+    assert codes() == ["RESTORE_UNFINISHED"]
 
 
 def test_a_compaction_that_fails_is_seen_and_one_that_succeeds_heals_it(

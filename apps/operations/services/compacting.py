@@ -1,9 +1,12 @@
 """Compaction of the stores: by hand, and by policy in the worker, never on a request's path.
 
-The policy is FELTDB_HISTORY_DAYS and FELTDB_HISTORY_MIB; a pin, and a trigger that has changes yet to see (up to its
-`max_lag_operations`), keep more. Where control plane and store are apart nothing is let go: reconciling needs it.
+The policy is FELTDB_HISTORY_DAYS and FELTDB_HISTORY_MIB; the newest FELTDB_HISTORY_OPERATIONS, a pin, and a trigger
+that has changes yet to see (up to its `max_lag_operations`) keep more. A trigger further behind is passed: counted,
+audited, and stopped by its next evaluation with FEED_COMPACTED. Where control plane and store are apart nothing is let
+go: reconciling needs it.
 """
 
+import logging
 import threading
 import time
 from collections.abc import Callable
@@ -11,6 +14,7 @@ from dataclasses import replace
 
 from django.conf import settings
 
+from apps.http import measures
 from apps.http.errors import ApiError
 from apps.keys.audit.services import record
 from apps.keys.models import Namespace
@@ -24,6 +28,8 @@ from apps.workloads.worker_options import Step
 from feltdb_engine import Retention, Store
 from feltdb_engine.compaction import Compaction
 from feltdb_engine.errors import CompactionRunning, EngineError
+
+logger = logging.getLogger("feltdb.operations")
 
 DAY_MS = 24 * 3_600_000
 MIB = 1 << 20
@@ -50,7 +56,7 @@ def preview(namespace: str, *, keep: Retention | None = None) -> Compaction:
     """Return what a compaction would do now. Raises CompactionRefused, ApiError, EngineError."""
     opened = store(namespace)
     return opened.compact(
-        keep or policy(), retain_from=_retained_from(namespace, opened), dry_run=True, now_ms=now_ms()
+        keep or policy(), retain_from=_retained_from(namespace, opened, keep), dry_run=True, now_ms=now_ms()
     )
 
 
@@ -63,23 +69,48 @@ def compact(
         try:
             running.report = done = opened.compact(
                 keep or policy(),
-                retain_from=_retained_from(namespace, opened),
+                retain_from=_retained_from(namespace, opened, keep),
                 progress=progress,
                 now_ms=now_ms(),
             )
         except CompactionRunning:
             raise CompactionRefused("Another compaction of this store is at work; wait for its end.") from None
-        record(by, "storage.compacted", target=namespace, namespace=namespace, after={"floor": done.floor})
+        except EngineError as error:
+            measures.COMPACTIONS.labels("failed").inc()
+            logger.warning("compaction failed", extra={"namespace": namespace, "code": error.code})
+            raise
+        _account_for(namespace, done, by)
     return done
 
 
-def _retained_from(namespace: str, opened: Store) -> int | None:
-    """Return what triggers have yet to see, as the database has it now: pins are renewed from it more seldom."""
+def _account_for(namespace: str, done: Compaction, by: Principal) -> None:
+    """Count, audit and log what went."""
+    gone = done.floor - done.floor_before
+    measures.COMPACTIONS.labels("done").inc()
+    measures.COMPACTED_OPERATIONS.labels(namespace).inc(gone)
+    measures.COMPACTED_BYTES.labels(namespace).inc(done.bytes_removed)
+    logger.debug("store compacted", extra={"namespace": namespace, "operations": gone, "bytes": done.bytes_removed})
+    record(by, "storage.compacted", target=namespace, namespace=namespace, after={"floor": done.floor})
+    for trigger in triggers.standing_between(namespace, done.floor_before, done.floor):
+        measures.TRIGGERS_PASSED.labels(namespace).inc()
+        logger.warning("history went that a trigger had yet to see", extra={"namespace": namespace, "trigger": trigger})
+        record(by, "storage.compacted_past_trigger", target=trigger, namespace=namespace, code="FEED_COMPACTED")
+
+
+def _retained_from(namespace: str, opened: Store, keep: Retention | None) -> int | None:
+    """Return where history is to begin at the latest: the newest so many by policy, and what triggers have yet to see.
+
+    That is as the database has it now: pins are renewed from it more seldom.
+    """
     if namespace in triggers.namespaces_apart():
         raise CompactionRefused(
             f"The store of {namespace} and the database are apart; run 'manage.py doctor --reconcile' first."
         )
-    return triggers.needed_from(namespace, opened.head())
+    head = opened.head()
+    by_policy = settings.HISTORY_OPERATIONS if keep is None else 0
+    newest = max(0, head.sequence - by_policy) if by_policy else None
+    wanted = [each for each in (newest, triggers.needed_from(namespace, head)) if each is not None]
+    return min(wanted) if wanted else None
 
 
 class Automatic:

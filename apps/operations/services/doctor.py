@@ -9,7 +9,7 @@ import os
 import shutil
 import stat
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from django.conf import settings
@@ -20,6 +20,7 @@ from apps.keys.clock import utc_now
 from apps.keys.lost import lost_secrets
 from apps.keys.models import Namespace
 from apps.operations.reasons import Reason, reason
+from apps.operations.services import keeping
 from apps.operations.services.health import database_of_another_version, observe
 from apps.state.stores import store_of_known
 from apps.workloads import overview as work
@@ -42,6 +43,8 @@ class Diagnosis:
 
     checks: tuple[str, ...]
     findings: tuple[Reason, ...]
+    facts: tuple[str, ...] = ()
+    """What is worth knowing where nothing is wrong: space, history, the oldest pin, the last backup."""
 
 
 def examine_briefly() -> Diagnosis:
@@ -68,10 +71,19 @@ def examine(*, verify: bool) -> Diagnosis:
         ("stores, workers, triggers", _observed),
         ("secrets", _secrets),
         ("dead letters", _dead_letters),
+        ("history, compaction, backups", keeping.reasons),
     ]
     if verify:
         checks.append(("log of every store", _verified))
-    return _examined(checks)
+    seen = _examined(checks)
+    return replace(seen, facts=_facts())
+
+
+def _facts() -> tuple[str, ...]:
+    try:
+        return (keeping.last_backup(), *(each.line() for each in keeping.kept()))
+    except (DatabaseError, InterfaceError):
+        return ()  # a finding says so
 
 
 def _examined(checks: Sequence[tuple[str, Callable[[], Iterator[Reason]]]]) -> Diagnosis:

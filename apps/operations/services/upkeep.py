@@ -61,6 +61,12 @@ def _end(row: UpkeepRun, outcome: UpkeepRun.Outcome, *, message: str = "", repor
         same.filter(pk__lt=oldest_kept).delete()
 
 
+def cut_off(message: str) -> None:
+    """End every run that has not ended: its process is known to be gone."""
+    unended = UpkeepRun.objects.filter(ended_at_ms__isnull=True)
+    unended.update(ended_at_ms=now_ms(), outcome=UpkeepRun.Outcome.FAILED, message=message)
+
+
 def newest(kind: UpkeepRun.Kind, *, limit: int = KEPT) -> Sequence[UpkeepRun]:
     """Return the newest runs of a kind, newest first."""
     return list(UpkeepRun.objects.filter(kind=kind)[:limit])

@@ -82,6 +82,13 @@ def needed_from(namespace: str, head: Cursor) -> int | None:
     return min(min(places), head.sequence) if places else None
 
 
+def standing_between(namespace: str, low: int, high: int) -> list[str]:
+    """Return the ids of the triggers that are to go on from `low` or later and before `high`, in their order."""
+    cursors = TriggerCursor.objects.filter(namespace=namespace, trigger__state__in=HOLDING)
+    between = cursors.filter(sequence__gte=low, sequence__lt=high).order_by("trigger__trigger_id")
+    return list(between.values_list("trigger__trigger_id", flat=True))
+
+
 def told(store: Store, *, now_ms: int) -> int:
     """Return how far a database has told this store, on its present timeline, that it had seen it; 0 for never."""
     name = _SEEN + store.head().instance_id

@@ -5,7 +5,7 @@ caller (`apps.workloads.clock.now_ms()`).
 """
 
 from apps.triggers.evaluation.batches import TriggeredWorkload
-from apps.triggers.evaluation.pins import needed_from
+from apps.triggers.evaluation.pins import needed_from, standing_between
 from apps.triggers.services.aside import quarantined, retry, skip
 from apps.triggers.services.defining import Defined, define, revise
 from apps.triggers.services.evaluating import evaluate_namespace
@@ -72,6 +72,7 @@ __all__ = [
     "revisions",
     "skip",
     "source_of",
+    "standing_between",
     "standing_of",
     "status",
 ]

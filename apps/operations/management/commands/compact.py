@@ -17,6 +17,7 @@ from feltdb_engine.errors import EngineError
 
 OPERATOR = operator("command-line")
 SAY_EVERY_S = 2.0
+HOLDERS = "triggers that have yet to see it, or FELTDB_HISTORY_OPERATIONS"
 
 
 class Command(PlainCommand):
@@ -39,9 +40,7 @@ class Command(PlainCommand):
 
     def run(self, **options: Any) -> None:
         """Compact each, say how it went; end with 1 where one was refused."""
-        keep = compacting.policy()
-        if options["all_history"]:
-            keep = compacting.forgetting_all(keep)
+        keep = compacting.forgetting_all(compacting.policy()) if options["all_history"] else None
         known = list(Namespace.objects.order_by("name").values_list("name", flat=True))
         if options["namespace"] and options["namespace"] not in known:
             self.refuse(f"there is no namespace {options['namespace']}; there are: {', '.join(known) or 'none'}")
@@ -86,7 +85,7 @@ def _line(namespace: str, done: Compaction) -> str:
         text += f", {done.bytes_removed / 1024**2:,.1f} MiB given back"
     text += f"; history goes from {done.floor:,} to {done.head:,}"
     if done.held_by:
-        text += f"; more is held by {done.held_by.replace('retain_from', 'triggers that have yet to see it')}"
+        text += f"; more is held by {done.held_by.replace('retain_from', HOLDERS)}"
     if done.files_held:
         text += "; a backup still reads files that are to go, the next compaction removes them"
     return text

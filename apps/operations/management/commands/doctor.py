@@ -55,10 +55,14 @@ class Command(BaseCommand):
         seen = examine(verify=options["verify"])
         if options["json"]:
             findings = [asdict(each) for each in seen.findings]
-            self.stdout.write(json.dumps({"ok": not findings, "checks": seen.checks, "findings": findings}))
+            self.stdout.write(
+                json.dumps({"ok": not findings, "checks": seen.checks, "findings": findings, "facts": seen.facts})
+            )
         else:
             for check in seen.checks:
                 self.stdout.write(f"looked at {check}")
+            for fact in seen.facts:
+                self.stdout.write(f"  {fact}")
             for each in seen.findings:
                 weight = "NOT READY" if each.blocking else "attention"
                 self.stdout.write(f"\n{weight}  {each.code}  {each.subject}\n  {each.message}\n  Do: {each.next_step}")

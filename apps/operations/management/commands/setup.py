@@ -12,6 +12,7 @@ from django.core.management.base import BaseCommand
 from django.db import OperationalError, connection
 
 from apps.operations.services import versions
+from apps.operations.services.backups import restoring
 from apps.operations.services.first_setup import FirstSecrets, prepare_instance
 
 
@@ -37,6 +38,7 @@ class Command(BaseCommand):
             refuse_taken_address(settings.HOST, settings.PORT)
         with (settings.DATA_DIR / "setup.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
+            refuse_unfinished_restore()
             refuse_closed_database()
             refuse_newer_database()
             call_command("migrate", verbosity=0, interactive=False)
@@ -63,6 +65,15 @@ class Command(BaseCommand):
         self.stdout.write("  Lost them? .venv/bin/python manage.py changepassword admin")
         self.stdout.write("             .venv/bin/python manage.py keys create --help")
         self.stdout.write("")
+
+
+def refuse_unfinished_restore() -> None:
+    """Raise `CommandError` where a restore was cut off: what is here is not an instance yet."""
+    source = restoring.unfinished(settings.DATA_DIR)
+    if source:
+        raise CommandError(
+            f"a restore of {source} was cut off; run 'manage.py backup restore {source} --replace' again, to its end"
+        )
 
 
 def refuse_closed_database() -> None:

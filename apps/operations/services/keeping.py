@@ -1,0 +1,125 @@
+"""How compaction and backups of an instance stand: what holds history, what it takes, how old the last backup is.
+
+For the doctor, who has time: each store is asked what a compaction would do now. Not here: runs that failed
+(`upkeep.py`).
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from django.conf import settings
+
+from apps.http.errors import ApiError
+from apps.keys.models import Namespace
+from apps.operations.models import UpkeepRun
+from apps.operations.reasons import Reason, reason
+from apps.operations.services import compacting, upkeep
+from apps.operations.services.backups import restoring
+from apps.operations.services.compacting import CompactionRefused
+from apps.state.stores import store_of_known
+from apps.triggers import services as triggers
+from apps.triggers.models import TriggerCursor
+from apps.workloads.clock import now_ms
+from feltdb_engine import EngineError
+
+MIB = 1024**2
+HOUR_MS = 3_600_000
+MAX_NAMESPACES = 100
+MAX_TRIGGERS = 1_000
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Kept:
+    """What one store keeps. Sequences are of its history; `oldest_pin` is the name and sequence of the hindmost."""
+
+    namespace: str
+    floor: int
+    head: int
+    log_bytes: int
+    snapshot_bytes: int
+    view_bytes: int
+    view_free_share: float
+    oldest_pin: tuple[str, int] | None
+
+    def line(self) -> str:
+        """Return it for people."""
+        text = (
+            f"namespace {self.namespace}: history of {self.head - self.floor:,} operations; "
+            f"log {self.log_bytes / MIB:,.1f} MiB, snapshots {self.snapshot_bytes / MIB:,.1f} MiB, "
+            f"view {self.view_bytes / MIB:,.1f} MiB ({self.view_free_share:.0%} of it free)"
+        )
+        return text + (f"; oldest pin {self.oldest_pin[0]} at {self.oldest_pin[1]:,}" if self.oldest_pin else "")
+
+
+def kept() -> Iterator[Kept]:
+    """Yield what each store keeps; one that cannot be read is left to the checks of health."""
+    for namespace in _names():
+        try:
+            opened = store_of_known(namespace)
+            seen, pins = opened.stats(), sorted((pin.sequence, pin.name) for pin in opened.pins())
+        except (EngineError, ApiError):
+            continue
+        yield Kept(
+            namespace=namespace,
+            floor=seen.floor,
+            head=seen.head,
+            log_bytes=seen.log_disk_bytes,
+            snapshot_bytes=seen.snapshot_disk_bytes,
+            view_bytes=seen.view_disk_bytes,
+            view_free_share=seen.view_free_share,
+            oldest_pin=(pins[0][1], pins[0][0]) if pins else None,
+        )
+
+
+def last_backup() -> str:
+    """Return for people when the last good backup was made, and where it lies."""
+    rows = UpkeepRun.objects.filter(kind=UpkeepRun.Kind.BACKUP, outcome=UpkeepRun.Outcome.DONE)
+    row = rows.order_by("-id").first()
+    if row is None or row.ended_at_ms is None:
+        return "last backup: none yet (manage.py backup create)"
+    path = json.loads(row.report or "{}").get("path", "")
+    return f"last backup: {(now_ms() - row.ended_at_ms) / HOUR_MS:,.1f} hours ago, {path}"
+
+
+def reasons() -> Iterator[Reason]:
+    """Yield what is wrong with what is kept, and with a backup that failed or a restore that was cut off."""
+    cut_off = restoring.unfinished(Path(settings.DATA_DIR))
+    if cut_off:
+        yield reason("RESTORE_UNFINISHED", str(settings.DATA_DIR), f"a restore of {cut_off} was begun and not ended")
+    last = upkeep.last_ended(UpkeepRun.Kind.BACKUP, upkeep.INSTANCE)
+    if last is not None and last.outcome == UpkeepRun.Outcome.FAILED:
+        yield reason("BACKUP_FAILED", "instance", last.message)
+    for namespace in _names():
+        yield from _held(namespace)
+        yield from _too_far_behind(namespace)
+
+
+def _held(namespace: str) -> Iterator[Reason]:
+    try:
+        seen = compacting.preview(namespace)
+    except (CompactionRefused, ApiError, EngineError):
+        return  # said by others: apart, at work, or not to be read
+    if seen.held_by is not None and seen.held_by != "retain_from":
+        kept = f"{seen.held_by} keeps history from {seen.floor:,} on that FELTDB_HISTORY_* lets go"
+        yield reason("HISTORY_HELD", f"namespace {namespace}", kept)
+
+
+def _too_far_behind(namespace: str) -> Iterator[Reason]:
+    """A trigger farther behind than its max_lag: compaction no longer waits for it."""
+    try:
+        head = store_of_known(namespace).head()
+    except (EngineError, ApiError):
+        return
+    live = TriggerCursor.objects.filter(namespace=namespace, live=True).select_related("trigger")
+    for cursor in live.order_by("trigger__trigger_id")[:MAX_TRIGGERS]:
+        lag = triggers.lag(cursor.trigger, head)
+        if lag is not None and lag > cursor.trigger.max_lag_operations:
+            most = cursor.trigger.max_lag_operations
+            text = f"it is {lag:,} operations behind; history waits for it up to {most:,}, and may go beyond"
+            yield reason("TRIGGER_BEYOND_MAX_LAG", f"trigger {cursor.trigger}", text)
+
+
+def _names() -> list[str]:
+    return list(Namespace.objects.order_by("name").values_list("name", flat=True)[:MAX_NAMESPACES])

@@ -19,6 +19,8 @@ from demo.instance import Instance, end, free_port
 
 REFERENCE = "FELTDB_REFERENCE_SERVER"
 LOADED_AT_ONCE = 500
+IN_FLIGHT = "32"
+"""Requests in flight that the servers take: none is refused where one process has all the clients."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +37,7 @@ class Felt:
     """FeltDB under gunicorn as it is served, with the bare views in the same processes."""
 
     def __init__(self, folder: Path, processes: int) -> None:
-        settings = {"DJANGO_SETTINGS_MODULE": "benchmarks.http.beside_settings"}
+        settings = {"DJANGO_SETTINGS_MODULE": "benchmarks.http.beside_settings", "FELTDB_MAX_IN_FLIGHT": IN_FLIGHT}
         self.instance = Instance(folder, WEB_WORKERS=str(processes), ACCESS_LOG="false", **settings)
 
     def __enter__(self) -> "Felt":
@@ -68,7 +70,7 @@ class Bare:
     """The bare views under the same gunicorn configuration, without any middleware."""
 
     def __init__(self, folder: Path, processes: int) -> None:
-        settings = {"DJANGO_SETTINGS_MODULE": "benchmarks.http.bare_settings"}
+        settings = {"DJANGO_SETTINGS_MODULE": "benchmarks.http.bare_settings", "FELTDB_MAX_IN_FLIGHT": IN_FLIGHT}
         self.instance = Instance(folder, WEB_WORKERS=str(processes), **settings)
 
     def __enter__(self) -> "Bare":

@@ -10,6 +10,8 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
+from functools import partial
 from typing import Any
 
 import argon2
@@ -17,6 +19,7 @@ import psycopg
 import pytest
 
 from demo.instance import Instance, proportional_bytes, session_members
+from tests.keys.test_timing import asked_us, paired, told_apart, unknown_ids, wrong_secrets
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(240)]
 
@@ -225,6 +228,15 @@ def test_any_bytes_as_a_key_are_refused_and_never_break_anything(instance: Insta
     assert b"/v1/keys/current" in log, "nothing was logged: this would prove nothing"
     assert secret[21:-6] not in log and b"Traceback" not in log
     assert raw(instance, b"Bearer " + secret)[0] == 200
+
+
+def test_over_http_too_an_unknown_id_takes_as_long_as_a_wrong_secret(instance: Instance, admin: Caller) -> None:
+    known = [new_key(admin, "state:read")["id"] for _ in range(3)]
+    with closing(http.client.HTTPConnection("127.0.0.1", instance.port, timeout=30)) as connection:
+        measure = asked_us(connection)
+        pairs = partial(paired, measure, wrong_secrets(known), unknown_ids())
+        pairs(50)  # warm
+        assert told_apart(pairs, most_pairs=800) == set()
 
 
 @pytest.fixture(scope="module")

@@ -16,6 +16,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 from types import FrameType
@@ -92,12 +93,12 @@ def by_chance(pairs: list[Pair], relabellings: int) -> dict[str, float]:
     return most
 
 
-def told_apart(take: Callable[[int], list[Pair]]) -> set[str]:
+def told_apart(take: Callable[[int], list[Pair]], *, most_pairs: int = MOST_PAIRS) -> set[str]:
     """Return what every one of `ROUNDS` fresh rounds notices, with its direction; none where one notices nothing."""
     left: set[str] | None = None
     for _ in range(ROUNDS):
         pairs = take(PAIRS)
-        while len(pairs) < MOST_PAIRS and by_chance(pairs, 20)["mean"] > STEADY_US:
+        while len(pairs) < most_pairs and by_chance(pairs, 20)["mean"] > STEADY_US:
             pairs += take(PAIRS)
         seen = {f"{name} {'later' if value > 0 else 'sooner'}" for name, value in noticed(pairs).items()}
         left = seen if left is None else left & seen
@@ -239,24 +240,30 @@ def test_in_process_20_000_samples_each_tell_nothing(rotated: list[str], single:
     assert abs(differences(pairs)["mean"]) < MEAN_US
 
 
+def asked_us(connection: http.client.HTTPConnection) -> Callable[[str], float]:
+    """Return a function that gives the microseconds until a request with the token is refused."""
+
+    def measure(text: str) -> float:
+        began = time.perf_counter_ns()
+        connection.request("GET", "/v1/keys/current", headers={"Authorization": f"Bearer {text}"})
+        answer = connection.getresponse()
+        answer.read()
+        took = (time.perf_counter_ns() - began) / 1000
+        assert answer.status == 401
+        return took
+
+    return measure
+
+
 @pytest.mark.torture
 @pytest.mark.timeout(1800)
 def test_over_http_20_000_samples_each_tell_nothing(tmp_path: Path) -> None:
     with Instance(tmp_path, WEB_WORKERS="1", DATABASE_URL="") as instance:
         ids = [instance.new_key("state:read")[9:21] for _ in range(3)]
         instance.start_server()
-        connection = http.client.HTTPConnection("127.0.0.1", instance.port, timeout=30)
-
-        def asked_us(text: str) -> float:
-            began = time.perf_counter_ns()
-            connection.request("GET", "/v1/keys/current", headers={"Authorization": f"Bearer {text}"})
-            answer = connection.getresponse()
-            answer.read()
-            took = (time.perf_counter_ns() - began) / 1000
-            assert answer.status == 401
-            return took
-
-        paired(asked_us, wrong_secrets(ids), unknown_ids(), 500)  # warm
-        pairs = paired(asked_us, wrong_secrets(ids), unknown_ids(), SAMPLES)
+        with closing(http.client.HTTPConnection("127.0.0.1", instance.port, timeout=30)) as connection:
+            measure = asked_us(connection)
+            paired(measure, wrong_secrets(ids), unknown_ids(), 500)  # warm
+            pairs = paired(measure, wrong_secrets(ids), unknown_ids(), SAMPLES)
     assert noticed(pairs) == {}
     assert abs(differences(pairs)["mean"]) < MEAN_US

@@ -24,6 +24,7 @@ LONG_NAME = ".".join(["a"] * 200)
 """200 levels."""
 
 ACTIONS_ONLY = {
+    "compaction_run",
     "storage_acknowledge",
     "keys_humansession_end",
     "keys_issuedgrant_revoke",
@@ -81,7 +82,10 @@ def samples(one_of_each: dict[Any, Any], namespace: str, data_dir: Any, make_dea
         "change": ([], [{"sequence": 2}]),
         "transaction": ([], [{"sequence": 2}, {"id": f"tx {HOSTILE} 0"}]),
         "work_provenance": ([dead.workload_id], [{}]),
-        **{name: ([], [{}]) for name in ("contract", "doctor", "overload", "capacity", "rates")},
+        **{
+            name: ([], [{}])
+            for name in ("contract", "doctor", "overload", "capacity", "rates", "compaction", "compaction_run")
+        },
         "ledger": ([], [{}, {"key": "hostile"}, {"key": f"tx {HOSTILE} 1"}, {"key": HOSTILE}]),
         "dead_letters": ([], [{}]),
         "workers": ([], [{}]),

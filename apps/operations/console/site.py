@@ -13,6 +13,7 @@ from django.urls import NoReverseMatch, URLPattern, URLResolver, path, reverse
 from apps.keys.console import namespace_choice
 from apps.operations.console import (
     changes,
+    compaction,
     contract,
     dashboard,
     dead_letters,
@@ -84,6 +85,7 @@ NAVIGATION: Sequence[tuple[str, Sequence[Entry]]] = (
             Entry(label="Doctor", url_name="doctor", permission="keys.view_namespace"),
             Entry(label="Load", url_name="overload", permission="keys.view_namespace"),
             Entry(label="Storage", url_name="storage", permission="keys.view_namespace"),
+            Entry(label="Compaction", url_name="compaction", permission="keys.view_namespace"),
             Entry(label="Capacity", url_name="capacity", permission="keys.view_namespace"),
         ),
     ),
@@ -135,6 +137,8 @@ class ConsoleSite(AdminSite):
             path("storage/<str:namespace>/acknowledge/", self._page(storage.acknowledge), name="storage_acknowledge"),
             path("doctor/", self._page(instance.examined), name="doctor"),
             path("load/", self._page(instance.overload), name="overload"),
+            path("compaction/", self._page(compaction.page), name="compaction"),
+            path("compaction/run/", self._page(compaction.run), name="compaction_run"),
             path("capacity/", self._page(instance.room), name="capacity"),
             path("rates/", self._page(instance.rates), name="rates"),
             path("search/", self._page(search.page), name="search"),

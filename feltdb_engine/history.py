@@ -95,3 +95,13 @@ def transaction_at(
         instance = Ancestry(view.timelines(txn)).instance_at(found.last)
     reader.settle(found.last, deadline)
     return tuple(_operations(found, found.base, None, instance))
+
+
+def time_of(core: Core, sequence: int) -> tuple[int, int]:
+    """When the transaction that holds a sequence was committed, and its last sequence. Decodes no operation."""
+    with core.view.read() as txn:
+        floor = view.floor(txn)
+        found = frame_of(core, txn, floor, sequence) if sequence > floor.sequence else None
+        if found is None:
+            raise FeedCompacted("This operation is gone.", floor=floor.sequence, head=view.state(txn).sequence)
+        return found.at_ms, found.last

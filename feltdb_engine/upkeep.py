@@ -160,6 +160,11 @@ class Upkeep:
         )
 
     @guarded
+    def time_of(self, sequence: int) -> tuple[int, int]:
+        """When the transaction that holds a sequence was committed (ms), and its last sequence. Raises FeedCompacted."""
+        return histories.time_of(self._core, sequence)
+
+    @guarded
     def provenance(self, collection: str, id: str) -> Operation | None:
         """The operation a record owes its present state to (its delete, where it is gone), or None. Keyed."""
         found = histories.history(self._core, self._reader, collection, id, limit=1, from_sequence=None, deadline=None)

@@ -99,7 +99,7 @@ class Rates:
         now = self._now()
         places = list(_PLACE.iter_unpack(self._map[:]))
         return [
-            (tag, math.ceil((whole_at - now) * self._per_s))
+            (tag, math.ceil((whole_at - now) * self._per_s - 1e-6))
             for tag, whole_at in places
             if 0 < whole_at - now <= 2 * BURST_S
         ]

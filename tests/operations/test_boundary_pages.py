@@ -36,7 +36,7 @@ def chain(make_key: Any, namespace: str) -> tuple[IssuedGrant, IssuedGrant]:
         signed.grant.id,
         principal_for(key),
         tenant_id=namespace,
-        subject=GrantSubject(kind="Agent", id="helper"),
+        subject=GrantSubject(kind="agent", id="helper"),
         now_ms=now,
     )
     return IssuedGrant.objects.get(grant_id=signed.grant.id), child

@@ -12,6 +12,7 @@ from django.test import Client
 
 from apps.triggers import services as triggers
 from apps.workloads import services
+from apps.workloads.clock import now_ms
 from apps.workloads.commands import Failure
 from feltdb_engine import Store
 from feltdb_engine.model import Actor, Mutation
@@ -101,6 +102,7 @@ def test_a_value_of_a_mebibyte_is_cut_on_the_page_and_fetched_exactly(console: C
 def test_the_walk_goes_from_a_change_through_trigger_and_work_to_what_it_wrote_and_back(
     console: Client, world: World
 ) -> None:
+    world.now_ms = now_ms()
     world.define("on-order")
     world.define("on-paid", change_kind="update")
     source = put(world.store, "orders:1", {"n": 1}, actor=Actor(subject="service:shop"), transaction_id="buy")
@@ -214,7 +216,7 @@ def test_the_contract_in_force_is_shown(console: Client, world: World) -> None:
         }
     )
     page = text(console.get("/admin/contract/"))
-    for part in ("Revision 1", "required", "number", "customers", "unique:number"):
+    for part in ("Revision 1", "required", "number", "customers"):
         assert part in page, part
 
 

@@ -171,9 +171,9 @@ def _first_at(opened: Store, head: Cursor, at_ms: int) -> int:
     low, high = opened.start().sequence, head.sequence
     while low < high:
         middle = (low + high) // 2
-        operations = opened.transaction_at(middle + 1)
-        if operations and operations[0].at_ms < at_ms:
-            low = max(middle + 1, operations[-1].sequence)
+        committed_at_ms, last = opened.time_of(middle + 1)
+        if committed_at_ms < at_ms:
+            low = max(middle + 1, last)
         else:
             high = middle
     return low

@@ -161,7 +161,7 @@ class Upkeep:
 
     @guarded
     def time_of(self, sequence: int) -> tuple[int, int]:
-        """When the transaction that holds a sequence was committed (ms), and its last sequence. Raises FeedCompacted."""
+        """When the transaction that holds a sequence was committed (ms), its last sequence. Raises FeedCompacted."""
         return histories.time_of(self._core, sequence)
 
     @guarded

@@ -83,7 +83,6 @@ class ApiKeyAdmin(ReadOnlyAdmin):
     search_fields = ["name", "id", "worker_id", "namespaces", "created_by"]
     search_help_text = "Name, public id, worker, namespace, or who made it. Secrets cannot be searched for."
     actions = ["revoke"]
-    date_hierarchy = "created_at"
     fields = ["name", "id", "state", "acts_as", "opens", "may", "reaches", "expires_at", "last_used_at"]
     fields += ["created_at", "created_by", "revoked_at", "revoked_by"]
 

@@ -3,12 +3,11 @@
 from typing import Any
 
 from django.contrib.admin import AdminSite
-from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 
 from apps.operations.console.store_pages import answer, enter, soon
 from apps.state.stores import store
-from apps.workloads.models import Request
+from apps.workloads.models import Request, Workload
 from feltdb_engine import CommitResult, Operation, Store
 from feltdb_engine.errors import InvalidKey
 from feltdb_engine.model import Cursor
@@ -34,17 +33,20 @@ def page(site: AdminSite, request: HttpRequest) -> HttpResponse:
             "transactions": () if key else _newest(opened),
         }
 
-    asked = _asked(namespace, key) if may_see_work else Request.objects.none()
-    shared = {"key": key, "asked": asked[:PAGE_ROWS], "may_see_work": may_see_work}
+    asked = _asked(namespace, key) if may_see_work else []
+    shared = {"key": key, "asked": asked, "may_see_work": may_see_work}
     return answer(site, request, "console/ledger.html", "Idempotency", read, **shared)
 
 
-def _asked(namespace: str, key: str) -> QuerySet[Request]:
-    """Return requests for work, newest first: those with exactly this key, or all."""
+def _asked(namespace: str, key: str) -> list[Request]:
+    """Return requests for work, newest first: those with exactly this key, or the newest of all."""
     rows = Request.objects.filter(namespace=namespace).defer("input").select_related("workload")
-    return (rows.filter(idempotency_key=key) if key else rows.filter(workload__namespace=namespace)).order_by(
-        "-workload_id"
-    )
+    if key:
+        rows = rows.filter(idempotency_key=key)
+    else:
+        newest = Workload.objects.filter(namespace=namespace).order_by("-id").values_list("pk", flat=True)
+        rows = rows.filter(pk__in=list(newest[:PAGE_ROWS]))
+    return list(rows.order_by("-workload_id")[:PAGE_ROWS])
 
 
 def _outcome(opened: Store, key: str) -> CommitResult | None:

@@ -137,13 +137,13 @@ def test_rates_name_the_keys_nearest_to_a_refusal(
     shared = keyed.Rates(tmp_path / "rates", 10, now=lambda: now[0])
     monkeypatch.setattr(keyed, "shared", lambda: shared)
     assert "Nobody is near a limit" in console.get("/admin/rates/").content.decode()
-    busy, quiet = make_key(name="busy").key, make_key(name="quiet").key
+    busy, quiet = make_key(name="eager-one").key, make_key(name="idle-one").key
     ApiKey.objects.filter(pk__in=[busy.pk, quiet.pk]).update(last_used_at=utc_now())
     for _ in range(90):
         shared.take(busy.pk)
     shared.take(quiet.pk)
     shared.take("unknown-yet")
     page = console.get("/admin/rates/").content.decode()
-    assert "90 of 100" in page and page.index("busy") < page.index("quiet") and "first used within" in page
+    assert "90 of 100" in page and page.index("eager-one") < page.index("idle-one") and "first used within" in page
     now[0] += 11
     assert "Nobody is near a limit" in console.get("/admin/rates/").content.decode()

@@ -81,9 +81,6 @@ def overview(namespace: str, *, now_ms: int, cap: int) -> Overview:
 
 def recent_failures(namespace: str) -> list[Attempt]:
     """Return the newest failed attempts among the newest MAX_ATTEMPTS_READ of the whole instance."""
-    newest = Attempt.objects.order_by("-id").values_list("pk", flat=True)[:MAX_ATTEMPTS_READ]
-    ids = list(newest)
-    if not ids:
-        return []
-    failed = Attempt.objects.filter(pk__gte=ids[-1], namespace=namespace, status__in=_FAILED).select_related("workload")
+    newest = Attempt.objects.order_by("-id").values("pk")[:MAX_ATTEMPTS_READ]
+    failed = Attempt.objects.filter(pk__in=newest, namespace=namespace, status__in=_FAILED).select_related("workload")
     return list(failed.order_by("-id")[:MAX_FAILURES_SHOWN])

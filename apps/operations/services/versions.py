@@ -18,14 +18,20 @@ def _known() -> tuple[frozenset[tuple[str, str]], frozenset[tuple[str, str]]]:
     return frozenset(disk), frozenset(disk) | replaced
 
 
+@cache
+def _recorder() -> MigrationRecorder:
+    """Return what reads the table of applied migrations: it looks for the table until it has once been there."""
+    return MigrationRecorder(connection)
+
+
 def apart() -> tuple[list[str], list[str]]:
     """Return the migrations that are missing in the database, and those applied that this code does not know.
 
-    Two small queries. Apps that are not installed are not looked at. Raises DatabaseError.
+    One small query. Apps that are not installed are not looked at. Raises DatabaseError.
     """
     needed, known = _known()
     labels = {each.label for each in apps.get_app_configs()}
-    applied = {each for each in MigrationRecorder(connection).applied_migrations() if each[0] in labels}
+    applied = {each for each in _recorder().applied_migrations() if each[0] in labels}
     return _named(needed - applied), _named(applied - known)
 
 

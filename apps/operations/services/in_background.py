@@ -7,7 +7,7 @@ stands and the next compaction goes on.
 import logging
 import threading
 
-from django.db import close_old_connections
+from django.db import connections
 
 from apps.http.errors import ApiError
 from apps.keys.audit.services import record
@@ -41,4 +41,4 @@ def _compact(namespace: str, by: Principal) -> None:
     except (compacting.CompactionRefused, ApiError, EngineError) as error:
         logger.warning("compaction of %s not done: %s", namespace, error)  # the run says so too
     finally:
-        close_old_connections()
+        connections.close_all()  # this thread's own

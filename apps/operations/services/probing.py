@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from apps.http.errors import ApiError
 from apps.operations.reasons import ENGINE_REASONS, LABEL_REASONS, Reason, reason
 from apps.state.stores import store_of_known
-from apps.workloads.clock import now_ms
 from feltdb_engine import EngineError, Mutation
 from feltdb_engine.model import Actor, Health
 
@@ -73,7 +72,7 @@ def _look(probed: Probed, until: float, write: bool) -> None:
         if not write:
             return
         opened.page(READ_COLLECTION, limit=1)
-        now = now_ms()
+        now = time.time_ns() // 1_000_000  # a store's own clock is this host's, not the database's
         nothing = Mutation(kind="delete", collection=WRITE_COLLECTION, id="probe")
         done = opened.commit([nothing], actor=Actor(subject="system:probe"), at_ms=now, deadline=until)
         probed.writes = True

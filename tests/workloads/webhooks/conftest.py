@@ -34,6 +34,11 @@ class Ctx:
         return self._cancelled
 
 
+@pytest.fixture(autouse=True)
+def _clock(db):
+    """The one clock of work is the database's."""
+
+
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory):
     """A certificate for localhost that signs itself."""

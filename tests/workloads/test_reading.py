@@ -2,30 +2,11 @@
 
 import pytest
 
-from apps.workloads.commands import Failure, RetryPolicy
 from apps.workloads.errors import WorkloadError
-from apps.workloads.services import fail, reading, sweep
+from apps.workloads.services import reading
 from tests.workloads.conftest import NAMESPACE
 
 pytestmark = pytest.mark.django_db
-
-
-def test_dead_letters_are_grouped_by_what_they_died_of(make_work, run, clock):
-    for number in range(3):
-        fail(run(make_work(f"a{number}")).fence, Failure(kind="broken", error=f"part {number}"), now_ms=clock.ms)
-    fail(run(make_work("b")).fence, Failure(kind="rejected", error="no"), now_ms=clock.pass_ms(5))
-    lost = make_work("c", retry_policy=RetryPolicy(max_attempts=1))
-    run(lost, lease_ms=1_000)
-    sweep(now_ms=clock.pass_ms(1_000))
-    make_work("alive")
-    groups = reading.dead_groups(NAMESPACE)
-    assert [(group.definition_id, group.reason, group.count) for group in groups] == [
-        ("identity", "broken", 3),
-        ("identity", "rejected", 1),
-        ("identity", "worker_lost", 1),
-    ]
-    assert groups[2].example == lost.workload_id and groups[2].latest_at_ms == clock.ms
-    assert reading.dead_groups("other") == []
 
 
 def test_counts_name_every_state_work_can_rest_in(make_work, run):

@@ -1,6 +1,7 @@
 """Registered workers: incarnations, heartbeats, capacity in the claim, draining, recovery (M1 to M5)."""
 
 import pytest
+from django.core.management import call_command
 from django.db import IntegrityError, transaction
 
 from apps.keys.audit.models import AuditEvent
@@ -363,3 +364,18 @@ def test_a_workers_life_over_http(api, make_key):
     assert [each["worker_id"] for each in page["workers"]] == ["w1"] and page["next_cursor"] is None
     assert boss.delete(f"{WORKERS}/w1").status_code == 204
     assert boss.get(f"{WORKERS}/w1").status_code == 404
+
+
+def test_work_that_no_known_worker_can_run_is_told_apart_and_shown(register, make_work, run, clock, capsys):
+    assert not placement.nobody_known(make_work("ours"))
+    strange = make_work("strange", definition_id="pack")
+    assert placement.nobody_known(strange)
+    call_command("workload", "show", strange.workload_id, "--namespace", NAMESPACE)
+    assert "no worker can run this: none known here runs pack" in capsys.readouterr().out
+    other = make_work("taken", definition_id="pack")
+    run(other)
+    assert not placement.nobody_known(strange) and not placement.nobody_known(other), "somebody runs such work now"
+    sweep(now_ms=clock.pass_ms(3_600_000))
+    assert placement.nobody_known(strange)
+    register("w2", capabilities=frozenset({"pack"}))
+    assert not placement.nobody_known(strange)

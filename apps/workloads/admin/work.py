@@ -21,6 +21,7 @@ from apps.workloads.drawing import picture
 from apps.workloads.forms import InputForm
 from apps.workloads.machine import BY_MOVE
 from apps.workloads.models import Attempt, RefusedWord, Workload
+from apps.workloads.services import placement
 from apps.workloads.states import REQUIRABLE, RESTING, Approval, BulkAction, State
 
 ACT = "workloads.change_workload"
@@ -222,6 +223,7 @@ class WorkloadAdmin(PageAdmin):
             "again": (again or InputForm.of(workload))
             if request.user.has_perm(ACT) and workload.state in REQUIRABLE
             else None,
+            "nobody": placement.nobody_known(workload),
             "refusal": refusal,
             "reason_given": request.POST.get("reason", ""),
             "api_url": request.build_absolute_uri(f"/v1/workloads/{workload.workload_id}"),

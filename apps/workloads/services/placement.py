@@ -6,10 +6,11 @@ from django.db import connection
 from django.db.models import Count
 
 from apps.keys.grants import standing
-from apps.workloads import errors, statements
+from apps.workloads import capabilities, declared, errors, statements
 from apps.workloads.lifecycle import Health, Lifecycle
 from apps.workloads.models import Lane, RegisteredWorker, Workload
 from apps.workloads.services.moving import load
+from apps.workloads.states import State
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -29,6 +30,24 @@ def placeable(namespace: str, worker_id: str, *, now_ms: int) -> RegisteredWorke
     if worker is not None:
         _check_standing(worker, now_ms)
     return worker
+
+
+def nobody_known(row: Workload) -> bool:
+    """Tell whether ready work is known to no worker: not to our own, to none that has registered or runs such work now.
+
+    A worker of somebody's that has done neither may still come and claim it.
+    """
+    if row.state != State.READY:
+        return False
+    lane = statements.get(Lane, id=row.lane_id)
+    needed = set(lane.capabilities) - capabilities.names()
+    if not needed and row.definition_id in capabilities.names():
+        return False
+    if needed <= {row.definition_id} and declared.is_declared(row.namespace, row.definition_id):
+        return False
+    holding = Workload.objects.filter(namespace=row.namespace, worker_id__isnull=False, lane=lane)
+    registered = RegisteredWorker.objects.filter(namespace=row.namespace)
+    return not holding.exists() and not any(takes(worker, lane) for worker in registered)
 
 
 def _check_standing(worker: RegisteredWorker, now_ms: int) -> None:

@@ -1,15 +1,15 @@
-"""What can be read of work: one, a page, its history, its result, what is dead and why."""
+"""What can be read of work: one, a page, its history, its result."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from django.db.models import Count, Max, Q
+from django.db.models import Count, Q
 
 from apps.workloads import errors, limits
 from apps.workloads.models import Attempt, Checkpoint, Decision, Dependency, Event, Result, Workload
 from apps.workloads.services.moving import load
-from apps.workloads.states import RESTING, State
+from apps.workloads.states import RESTING
 
 FILTERS = ("state", "definition_id", "application_id", "trigger")
 
@@ -33,17 +33,6 @@ class History:
     events: list[Event]
     attempts: list[Attempt]
     checkpoints: list[Checkpoint]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class DeadGroup:
-    """Dead letters that died alike: how many, when the last one, and one of them to look at."""
-
-    definition_id: str
-    reason: str
-    count: int
-    latest_at_ms: int
-    example: str
 
 
 def get(namespace: str, workload_id: str) -> Details:
@@ -127,26 +116,6 @@ def result(namespace: str, workload_id: str) -> tuple[Workload, Result | None]:
     """Return the work and its result, None where there is none (yet). Raises WORKLOAD_NOT_FOUND."""
     row = load(namespace, workload_id)
     return row, Result.objects.filter(workload=row).select_related("attempt").first()
-
-
-def dead_groups(namespace: str | None = None) -> list[DeadGroup]:
-    """Return the dead letters by definition and by the kind of their last failure, the largest group first."""
-    rows = Workload.objects.filter(Q() if namespace is None else Q(namespace=namespace), state=State.DEAD_LETTER)
-    counted = rows.values("definition_id", "last_failure").annotate(
-        count=Count("pk"), latest=Max("updated_at_ms"), example=Max("workload_id")
-    )
-    groups: dict[tuple[str, str], DeadGroup] = {}
-    for each in counted.order_by("-count", "last_failure")[: limits.MAX_PAGE]:
-        key = (each["definition_id"], each["last_failure"].partition(":")[0])
-        known = groups.get(key)
-        groups[key] = DeadGroup(
-            definition_id=key[0],
-            reason=key[1],
-            count=each["count"] + (known.count if known else 0),
-            latest_at_ms=max(each["latest"], known.latest_at_ms if known else 0),
-            example=known.example if known else each["example"],
-        )
-    return sorted(groups.values(), key=lambda group: (-group.count, group.definition_id, group.reason))
 
 
 def counts(namespace: str | None = None) -> dict[str, int]:

@@ -15,7 +15,7 @@ from apps.workloads.api import inputs, shapes
 from apps.workloads.by_hand import Action, act, namespace_named
 from apps.workloads.clock import now_ms
 from apps.workloads.models import Workload
-from apps.workloads.services import reading
+from apps.workloads.services import placement, reading
 from apps.workloads.services.moving import load
 from apps.workloads.states import RESTING
 
@@ -130,6 +130,8 @@ class Command(PlainCommand):
         self.stdout.write(_line(row))
         if row.worker_id:
             self.stdout.write(f"  held by {row.worker_id} until {row.lease_expires_at_ms}")
+        if placement.nobody_known(row):
+            self.stdout.write(f"  no worker can run this: none known here runs {row.definition_id}")
         for attempt in details.attempts:
             ended = f"{attempt.failure_kind} {attempt.error}".strip()
             self.stdout.write(f"  attempt {attempt.number} by {attempt.worker_id}: {attempt.status} {ended}".rstrip())

@@ -47,10 +47,12 @@ lint: .venv/.dev ## ruff, mypy, import-linter, missing migrations
 	@$(BIN)/pip install --quiet --disable-pip-version-check -r requirements-bench.txt
 	@touch $@
 
-bench: .venv/.bench ## measure the engine and the API side by side with their peers (about 8 minutes); prints ratios
+bench: .venv/.bench ## measure engine, API, work and triggers side by side with their peers (about 12 minutes); prints ratios
 	@scripts/install-package wrk "The benchmark over HTTP"
 	@$(BIN)/python -m benchmarks
 	@$(BIN)/python -m benchmarks.http
+	@$(BIN)/python -m benchmarks.work --only rates
+	@$(BIN)/python -m benchmarks.triggers --history 0
 
 demo: .venv/.demo ## import 336,776 real flights through the API with a trigger and a worker, and account for every row
 	@$(BIN)/python -m demo

@@ -12,15 +12,14 @@ import os
 import random
 import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import nullcontext
 from pathlib import Path
 
-import psycopg
 import pytest
 
 from tests.acceptance.chaos.account import Account
 from tests.acceptance.chaos.crew import Crew
+from tests.postgres import database
 from tests.torture import seconds, timeout
 
 pytestmark = pytest.mark.acceptance
@@ -28,22 +27,6 @@ pytestmark = pytest.mark.acceptance
 SECONDS = 25.0
 SHARE = 1 / 6
 DRAIN_S = 90.0
-
-
-@contextmanager
-def database(kind: str) -> Iterator[str]:
-    """The URL of a database of the test's own; "" is SQLite in the data directory."""
-    if kind == "sqlite":
-        yield ""
-        return
-    server = os.environ.get("FELTDB_TEST_POSTGRES_URL", "postgres://root@127.0.0.1:5432/test")
-    name = f"chaos_{os.getpid()}_{random.SystemRandom().randrange(2**32):x}"
-    with psycopg.connect(server, autocommit=True) as connection:
-        connection.execute(f'CREATE DATABASE "{name}"')
-        try:
-            yield f"{server.rpartition('/')[0]}/{name}"
-        finally:
-            connection.execute(f'DROP DATABASE "{name}" WITH (FORCE)')
 
 
 def wait_until_done(crew: Crew) -> None:
@@ -105,7 +88,7 @@ def chaos(tmp_path: Path, kind: str, length_s: float) -> None:
     """Run, harm, drain, judge."""
     seed = int(os.environ.get("CHAOS_SEED", 0)) or random.SystemRandom().randrange(1, 2**32)
     print(f"CHAOS_SEED={seed}")
-    with database(kind) as url:
+    with nullcontext("") if kind == "sqlite" else database("chaos") as url:
         crew = Crew(data_dir=tmp_path / "data", seed=seed, database_url=url)
         try:
             crew.set_up()

@@ -15,10 +15,10 @@ from functools import partial
 from typing import Any
 
 import argon2
-import psycopg
 import pytest
 
 from demo.instance import Instance, proportional_bytes, session_members
+from tests.postgres import database
 from tests.keys.test_timing import asked_us, paired, told_apart, unknown_ids, wrong_secrets
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(240)]
@@ -33,17 +33,11 @@ CURRENT = "/v1/keys/current"
 @pytest.fixture(scope="module")
 def database_url() -> Iterator[str]:
     """Nothing, which is SQLite; or a database made for this on the PostgreSQL that the tests run on."""
-    url = os.environ.get("FELTDB_TEST_POSTGRES_URL", "")
     if os.environ.get("FELTDB_TEST_DATABASE") != "postgres":
         yield ""
         return
-    name = f"feltdb_served_{os.getpid()}"
-    with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name}")
-        try:
-            yield f"{url.rpartition('/')[0]}/{name}"
-        finally:
-            connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+    with database("feltdb_served") as url:
+        yield url
 
 
 @pytest.fixture(scope="module")

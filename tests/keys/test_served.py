@@ -18,8 +18,8 @@ import argon2
 import pytest
 
 from demo.instance import Instance, proportional_bytes, session_members
-from tests.postgres import database
 from tests.keys.test_timing import asked_us, paired, told_apart, unknown_ids, wrong_secrets
+from tests.postgres import database
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(240)]
 

@@ -105,8 +105,8 @@ def test_sigterm_lets_eight_running_programs_finish_and_loses_nothing(worker, na
 
 
 def test_programs_that_outlast_the_grace_are_handed_back_and_use_no_attempt(worker, naps):
-    files = naps(4, 60.0)
-    process = worker("--concurrency", "4", "--grace", "1")
+    files = naps(8, 60.0)
+    process = worker("--concurrency", "8", "--grace", "1")
     eventually(lambda: all(began.exists() for began in files))
     told = time.monotonic()
     process.send_signal(signal.SIGTERM)

@@ -366,7 +366,7 @@ def test_a_workers_life_over_http(api, make_key):
     assert boss.get(f"{WORKERS}/w1").status_code == 404
 
 
-def test_work_that_no_known_worker_can_run_is_told_apart_and_shown(register, make_work, run, clock, capsys):
+def test_work_that_no_known_worker_can_run_is_told_apart_and_shown(namespace, register, make_work, run, clock, capsys):
     assert not placement.nobody_known(make_work("ours"))
     strange = make_work("strange", definition_id="pack")
     assert placement.nobody_known(strange)

@@ -44,7 +44,7 @@ def caller(data_dir: Path, api: Callable[..., ApiClient], make_key: Callable[...
     def client(row: Row) -> ApiClient:
         if row.scope == PUBLIC:
             return api(None)
-        return api(make_key(scopes=[row.scope] if row.scope else ["state:read"], worker_id=row.worker))
+        return api(make_key(scopes=[row.scope, *row.also] if row.scope else ["state:read"], worker_id=row.worker))
 
     return client
 

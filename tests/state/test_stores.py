@@ -27,7 +27,7 @@ def opening(monkeypatch):
     gate = threading.Event()
     gate.set()
 
-    def fake_open(path):
+    def fake_open(path, **_):
         gate.wait(10)
         return FakeStore(path)
 

@@ -84,7 +84,8 @@ def compact(
 ) -> Compaction:
     """Compact by policy. Raises CompactionRunning, StorageFull and StorageWriteFailed: the store goes on either way."""
     with locked(core, LOCK) as lock:
-        if not lock.try_exclusive():
+        # A preview ends within milliseconds, and must not keep a compaction from its work.
+        if not wait_until(lock.try_exclusive, time.monotonic() + (0 if dry_run else limits.PREVIEW_WAIT_S)):
             raise CompactionRunning("Another compaction of this store is at work.")
         run = _Run(core, writer, keep, retain_from, now_ms)
         try:

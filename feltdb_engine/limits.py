@@ -49,6 +49,9 @@ FEED_INDEX_STRIDE_BYTES: Final = 1 << 14
 CHANGES_MAX_OPERATIONS: Final = 10_000
 CHANGES_MAX_BYTES: Final = 32 << 20
 
+# A compaction waits this long for previews of one to end; for another compaction no longer.
+PREVIEW_WAIT_S: Final = 1.0
+
 # Reading.
 PAGE_MAX_RECORDS: Final = 1000
 PAGE_MAX_BYTES: Final = 32 << 20  # a page ends with the chunk that goes beyond

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,12 @@ def chain(make_key: Any, namespace: str) -> tuple[IssuedGrant, IssuedGrant]:
         now_ms=now,
     )
     return IssuedGrant.objects.get(grant_id=signed.grant.id), child
+
+
+@pytest.fixture(autouse=True)
+def _fresh_places(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other tests leave exports unclosed, as no server does."""
+    monkeypatch.setattr(exporting, "places", threading.BoundedSemaphore(limits.MAX_EXPORTS))
 
 
 def page_of(row: IssuedGrant) -> str:
@@ -113,12 +120,7 @@ def test_exports_are_complete_exact_and_no_cell_is_a_formula(console: Client) ->
     assert AuditEvent.objects.filter(action="audit.exported").count() == 2
 
 
-def test_exports_of_the_console_are_bounded_with_those_of_the_api(
-    console: Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import threading
-
-    monkeypatch.setattr(exporting, "places", threading.BoundedSemaphore(limits.MAX_EXPORTS))
+def test_exports_of_the_console_are_bounded_with_those_of_the_api(console: Client) -> None:
     held = [console.get("/admin/keys/auditevent/export/") for _ in range(limits.MAX_EXPORTS)]
     refused = console.get("/admin/keys/auditevent/export/")
     assert refused.status_code == 503 and "Other exports are under way" in refused.content.decode()

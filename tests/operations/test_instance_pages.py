@@ -11,6 +11,7 @@ from apps.operations.models import UpkeepRun
 from apps.operations.reasons import reason
 from apps.operations.services import compacting, doctor, in_background, load
 from apps.state import stores
+from feltdb_engine.errors import CompactionRunning
 from feltdb_engine.model import Mutation
 
 
@@ -65,6 +66,17 @@ def test_compaction_is_previewed_run_in_the_background_and_told(
     assert f"{opened.start().sequence} change" in told and "let go" in told
     asked = AuditEvent.objects.get(action="storage.compaction_asked")
     assert (asked.subject, asked.reason) == ("human:admin", "room")
+
+
+def test_a_page_that_looks_while_a_compaction_is_at_work_says_so(
+    console: Client, namespace: str, data_dir: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def running(*_: Any, **__: Any) -> Any:
+        raise CompactionRunning("Another compaction of this store is at work.")
+
+    monkeypatch.setattr(compacting, "preview", running)
+    answer = console.get("/admin/compaction/")
+    assert answer.status_code == 200 and "is at work" in answer.content.decode()
 
 
 def test_a_compaction_that_cannot_be_is_refused_on_the_page(

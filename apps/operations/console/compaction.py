@@ -18,6 +18,7 @@ from apps.operations.services import compacting, in_background, upkeep
 from apps.operations.services.compacting import CompactionRefused
 from apps.state.stores import store
 from feltdb_engine import EngineError
+from feltdb_engine.errors import CompactionRunning
 
 MAX_RUNS = 20
 MAX_REASON_CHARS = 512
@@ -33,6 +34,8 @@ def page(site: AdminSite, request: HttpRequest, *, refusal: str = "", status: in
             seen, held = compacting.preview(namespace), ""
         except CompactionRefused as refused:
             seen, held = None, str(refused)
+        except CompactionRunning:
+            seen, held = None, "A compaction of this store is at work; what it lets go is told when it has ended."
         return {
             "seen": seen,
             "held": held,

@@ -31,7 +31,7 @@ run: .venv/.runtime ## set everything up and serve at http://127.0.0.1:8000, wit
 	@$(BIN)/python manage.py setup --for-server
 	@exec $(BIN)/supervisord --nodaemon --configuration feltsite/supervisord.conf
 
-test: lint .venv/.demo ## set everything up, check the code and run every test (about 15 minutes on two cores)
+test: lint .venv/.demo ## set everything up, check the code and run every test (about 25 minutes on two cores)
 	@scripts/install-chromium
 	@scripts/install-package strace "The fault tests"
 	@scripts/run-tests

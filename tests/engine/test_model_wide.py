@@ -263,11 +263,19 @@ class WiderModel(StoreAgainstModel):
             if kind == "delete":
                 del live[key]
         past = self.store.as_of(revision)
-        for key in {one[1] for one in self.told}:
+        held = {one[1]: sequence for sequence, one in enumerate(self.told[:revision], 1) if one[1] in live}
+        changed = {one[1] for one in self.told[revision:]}
+        gone = {key for key, sequence in held.items() if key in changed and sequence <= self.floor}
+        for key in gone:  # what it said then was compacted away, and the present says something else
+            with pytest.raises(errors.FeedCompacted):
+                past.get(key)
+        for key in {one[1] for one in self.told} - gone:
             record = past.get(key)
             assert (record is not None) == (key in live)
             if record is not None:
                 assert record.version == live[key][0] and same_json(record.value, live[key][1])
+        if gone:
+            return
         expected = sorted(
             (
                 key.partition(":")[2]

@@ -180,10 +180,6 @@ class Log:
             return None
         return found if frame.follows(found, chain._replace(position=start)) else None
 
-    def chain_at_start(self) -> Chain:
-        """The state before the first frame."""
-        return Chain(0, 0, 0, 0, 0)
-
 
 class FrameReader:
     """Reads frames one after the other in large chunks. Not for threads to share."""

@@ -107,12 +107,20 @@ def clean(folder: Path = FOLDER) -> None:
 
 def _fill_ahead(folder: Path, name: str) -> None:
     for kind in KINDS:
-        descriptor = os.open(folder / f"{kind}_{name}.db", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        path = folder / f"{kind}_{name}.db"
+        if path.exists() and path.stat().st_size >= FILE_BYTES:
+            continue
+        partial = path.with_suffix(".partial")  # whoever scrapes reads every file of that name: it gets it when whole
         try:
-            if os.fstat(descriptor).st_size < FILE_BYTES:
+            descriptor = os.open(partial, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+            try:
                 os.posix_fallocate(descriptor, 0, FILE_BYTES)
-        finally:
-            os.close(descriptor)
+            finally:
+                os.close(descriptor)
+            os.replace(partial, path)
+        except OSError:
+            partial.unlink(missing_ok=True)
+            raise
 
 
 def _memory() -> str | None:

@@ -1,5 +1,6 @@
 """A10 and more: metrics are clean text, add up over processes, stay bounded; alerts name only what there is."""
 
+import errno
 import os
 import re
 import subprocess
@@ -274,3 +275,20 @@ def test_alerts_name_only_metrics_and_reasons_that_exist(api: Any) -> None:
         assert metrics_named_in(alert["expr"]), alert["alert"]
         for code in re.findall(r'code="([A-Z_]+)"', alert["expr"]):
             assert code in REASONS
+
+
+def test_a_process_that_starts_on_a_full_disk_leaves_no_file_that_stops_the_scrape(
+    client: Client, db: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = measures.slot_of_this_process()
+    monkeypatch.setitem(os.environ, "PROMETHEUS_MULTIPROC_DIR", os.environ["PROMETHEUS_MULTIPROC_DIR"])
+
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(os, "posix_fallocate", full)
+        measures.Slot(measures.FOLDER).name()
+    made = [path for path in measures.FOLDER.glob("*_*.*") if not path.name.endswith(f"_{held}.db")]
+    assert not [path for path in made if path.stat().st_size < measures.FILE_BYTES]
+    scrape(client)

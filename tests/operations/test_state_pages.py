@@ -121,7 +121,7 @@ def test_the_walk_goes_from_a_change_through_trigger_and_work_to_what_it_wrote_a
 
     forward = text(console.get(f"/admin/changes/change/?sequence={source}"))
     assert work.workload_id in forward and "on-order" in forward and "service:shop" in forward and "buy" in forward
-    made = text(console.get(f"/admin/changes/work/{work.workload_id}/"))
+    made = text(console.get(f"/admin/changes/workload/{work.workload_id}/"))
     assert f"sequence={wrote}&" in made and f"sequence={source}&" in made and "bills:1" in made
     assert "other:1" not in made
     back = text(console.get(f"/admin/changes/change/?sequence={wrote}"))
@@ -157,9 +157,9 @@ def test_what_a_work_wrote_is_looked_for_in_bounded_steps(
         put(world.store, f"a:{number}", {}, at_ms=at_ms)
     mine = put(world.store, "a:mine", {}, at_ms=at_ms, actor=Actor(workload_id=work.workload_id))
     services.fail(claim.fence, Failure(kind="execution_error", error="no"), now_ms=at_ms + 5)
-    first = text(console.get(f"/admin/changes/work/{work.workload_id}/"))
+    first = text(console.get(f"/admin/changes/workload/{work.workload_id}/"))
     assert "a:mine" not in first and "10 changes made while it ran" in first
-    address, steps = f"/admin/changes/work/{work.workload_id}/", 0
+    address, steps = f"/admin/changes/workload/{work.workload_id}/", 0
     while "Look on" in (page := text(console.get(address))):
         following = re.search(r'href="([^"]*after=[^"]*)"', page)
         assert following is not None and steps < 5

@@ -130,7 +130,7 @@ class ConsoleSite(AdminSite):
             path("changes/", self._page(changes.feed), name="changes"),
             path("changes/change/", self._page(changes.change), name="change"),
             path("changes/transaction/", self._page(changes.transaction), name="transaction"),
-            path("changes/work/<str:workload_id>/", self._page(changes.work), name="work_provenance"),
+            path("changes/workload/<str:workload_id>/", self._page(changes.work), name="work_provenance"),
             path("contract/", self._page(contract.page), name="contract"),
             path("idempotency/", self._page(ledger.page), name="ledger"),
             path("storage/", self._page(storage.page), name="storage"),

@@ -27,6 +27,7 @@ pytestmark = pytest.mark.acceptance
 SECONDS = 25.0
 SHARE = 1 / 6
 DRAIN_S = 90.0
+TRIES = 3
 
 
 def wait_until_done(crew: Crew) -> None:
@@ -45,8 +46,11 @@ def wait_until_done(crew: Crew) -> None:
     raise AssertionError(f"not done: {expected} expected, {counts}\nCHAOS_SEED={crew.seed}\n{crew.logs()}")
 
 
-def judge(crew: Crew, done: dict[str, int]) -> None:
-    """Compare what was promised with what the journals say."""
+def judge(crew: Crew, done: dict[str, int]) -> bool:
+    """Compare what was promised with what the journals say. True where the harm proved something.
+
+    It did where a run was cut short, and stale words were tried, also after a success.
+    """
     account = Account.of(crew.journals)
     hint = f"CHAOS_SEED={crew.seed}\n{done}\n{crew.logs()}"
     print(f"{account}\n{done}")
@@ -63,10 +67,9 @@ def judge(crew: Crew, done: dict[str, int]) -> None:
 
     assert account.stale_accepted() == [], hint
     assert [probe for probe in account.probes if probe["what"] == "accepted"] == [], hint
-    assert len(account.runs) > len(made), "no run was ever cut short: the harm proved nothing"
-    calls = {probe["call"] for probe in account.probes}
-    assert {"complete", "complete after success"} <= calls, "no stale word, or none after a success, was ever tried"
     agree_with_database(crew, account, made, hint)
+    calls = {probe["call"] for probe in account.probes}
+    return len(account.runs) > len(made) and {"complete", "complete after success"} <= calls
 
 
 def agree_with_database(crew: Crew, account: Account, made: set[str], hint: str) -> None:
@@ -85,18 +88,26 @@ def agree_with_database(crew: Crew, account: Account, made: set[str], hint: str)
 
 
 def chaos(tmp_path: Path, kind: str, length_s: float) -> None:
-    """Run, harm, drain, judge."""
+    """Run, harm, drain, judge; again, with another plan, where chance kept the harm from proving anything."""
+    for number in range(TRIES):
+        if attempt(tmp_path / f"{number}", kind, length_s):
+            return
+    raise AssertionError("no run was ever cut short, or no stale word was ever tried: the harm proved nothing")
+
+
+def attempt(directory: Path, kind: str, length_s: float) -> bool:
+    """One instance from its first start to its account. Every account must be exact."""
     seed = int(os.environ.get("CHAOS_SEED", 0)) or random.SystemRandom().randrange(1, 2**32)
     print(f"CHAOS_SEED={seed}")
     with nullcontext("") if kind == "sqlite" else database("chaos") as url:
-        crew = Crew(data_dir=tmp_path / "data", seed=seed, database_url=url)
+        crew = Crew(data_dir=directory / "data", seed=seed, database_url=url)
         try:
             crew.set_up()
             done = crew.run(length_s)
             wait_until_done(crew)
         finally:
             crew.end_all()
-        judge(crew, done)
+        return judge(crew, done)
 
 
 @pytest.mark.timeout(280)

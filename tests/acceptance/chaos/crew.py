@@ -195,8 +195,11 @@ class Crew:
         if target[0] != "api-worker":
             return self.running[target].pid
         server = self.running["server", 0].pid
-        children = Path(f"/proc/{server}/task/{server}/children").read_text().split()
-        return int(self.rng.choice(children)) if children else server
+        children: list[str] = []
+        while not children:  # it has just been started: its master, once killed, would be started by nobody
+            time.sleep(0.05)
+            children = Path(f"/proc/{server}/task/{server}/children").read_text().split()
+        return int(self.rng.choice(children))
 
     @staticmethod
     def signal(pid: int, number: signal.Signals) -> None:

@@ -23,6 +23,8 @@ DEADLINE_MS = 2_000
 AT_MOST_A_SECOND = 3_000  # in the short run; what one shared core of a client in Python sends without being late itself
 GROWTH_BYTES = 48 * 1024 * 1024
 IN_A_ROW = 50
+SERVED_PART = 1 / 3
+"""Of what the server does otherwise: each refusal takes of its core a twentieth of what a commit takes."""
 TORTURE_S = torture.seconds(1 / 30)  # a minute of the default half hour
 
 
@@ -182,7 +184,7 @@ def test_a_minute_at_ten_times_what_it_can_do_keeps_every_promised_millisecond(i
     assert seen.over.sent > 5 * seen.usual.rate * seen.over.took_s, seen  # what found no connection free is not sent
     assert seen.over.within_ms("503") < 100, str(seen)
     assert seen.over.within_ms("201") < DEADLINE_MS, str(seen)
-    assert seen.over.rate > 0.5 * seen.usual.rate, str(seen)
+    assert seen.over.rate > SERVED_PART * seen.usual.rate, str(seen)
     for path, seconds in seen.onlooker.seconds.items():
         assert sorted(seconds)[len(seconds) * 99 // 100] < 1, (path, str(seen))
     assert seen.recovered_s < 5, str(seen)

@@ -22,7 +22,8 @@ def apply(target: View, txn: Transaction, state: State, found: Frame) -> State:
     """Bring the view one frame further, from `state`; gives the state after it, already stored."""
     timeline, instance = state.timeline, state.instance
     if found.kind == frame.TRANSACTION:
-        _transaction(target, txn, state, found)
+        if _transaction(target, txn, state, found):
+            view.count_keys(txn)
     elif found.kind == frame.TIMELINE:
         began = payload.decode_timeline(found.payload)
         timeline, instance = timeline + 1, began.instance
@@ -42,6 +43,8 @@ def apply(target: View, txn: Transaction, state: State, found: Frame) -> State:
         floors.change_floor(txn, found.payload)
     elif found.kind == frame.CONTRACT:
         contracts.change(txn, found.payload, state.sequence)
+    if found.kind != frame.TRANSACTION:
+        view.count_keys(txn)
     after = State(
         found.end,
         found.crc,
@@ -56,7 +59,8 @@ def apply(target: View, txn: Transaction, state: State, found: Frame) -> State:
     return after
 
 
-def _transaction(target: View, txn: Transaction, state: State, found: Frame) -> None:
+def _transaction(target: View, txn: Transaction, state: State, found: Frame) -> bool:
+    """Whether a collection had its first write."""
     sequence, count, at_ms = found.base, found.operations, found.at_ms
     head = payload.decode_transaction(found.payload, count)
     puts: list[tuple[bytes, bytes]] = []
@@ -87,14 +91,17 @@ def _transaction(target: View, txn: Transaction, state: State, found: Frame) -> 
                     txn.delete(key, db=target.tombstones)
         versions.append(version)
     _put_records(target, txn, puts)
+    first = False
     for name, written in last.items():
-        records, _, floor = view.collection(txn, name)
+        records, before, floor = view.collection(txn, name)
+        first = first or not before
         counted = view.COLLECTION.pack(records + live.get(name, 0), written, floor)
         txn.put(view.COLLECTION_PREFIX + name, counted)
     if count and _starts_a_stride(found):
         txn.put(view.SEQUENCE_KEY.pack(found.base), view.POSITION.pack(found.position), db=target.feed, append=True)
     if head.id:
         _remember(target, txn, state, found, head.id, head.payload_hash, head.versions or tuple(versions))
+    return first
 
 
 def _index(target: View, txn: Transaction, kept: list[Maintained], operation: LoggedOperation, key: bytes) -> None:

@@ -5,6 +5,7 @@ Each step leaves the directory so that a crash in it is repaired by the next one
 
 import contextlib
 import secrets
+import struct
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,8 +13,10 @@ import lmdb
 
 from feltdb_engine import (
     building,
+    contracts,
     frame,
     host,
+    indexes,
     limits,
     loading,
     manifest,
@@ -232,6 +235,7 @@ def _as_it_is(core: Core, known: Trust) -> View | None:
         found = View(core.path / VIEW, core.manifest.view_map_bytes)
         found.attach()
         with found.read() as txn:
+            _look(txn)
             state = view.state(txn)
         if _agrees(core, state, known):
             return found
@@ -240,14 +244,48 @@ def _as_it_is(core: Core, known: Trust) -> View | None:
     return None
 
 
+def attach(core: Core) -> bool:
+    """Open the view that the others have; False where the one that lies there is another, or is broken.
+
+    The caller joins them, and holds the turn.
+    """
+    known = trust.read(core.files, core.path)
+    if known is None or (known.store_id, known.view) != (core.manifest.store_id, _identity(core)):
+        return False
+    try:
+        core.view = View(core.path / VIEW, core.manifest.view_map_bytes)
+        core.view.attach()
+        with core.view.read() as txn:
+            _look(txn)
+            return recovery.ends_in_log(core.log, view.state(txn))
+    except view.BROKEN:
+        return False
+
+
+def _identity(core: Core) -> tuple[int, int] | None:
+    """Which file the view is, None where there is none."""
+    try:
+        return host.identity(core.path / VIEW / "data.mdb")
+    except OSError:
+        return None
+
+
+def _look(txn: view.Transaction) -> None:
+    """That catalogue, contract, pins and last recovery can be read. Raises `lmdb.Error` where one of them cannot."""
+    try:
+        indexes.catalogue(txn)
+        contracts.state(txn)
+        view.pins(txn)
+        view.recovery(txn)
+    except (ValueError, TypeError, KeyError, struct.error) as error:
+        raise lmdb.CorruptedError(f"the view cannot be read: {error}") from error
+
+
 def _is_the_same(core: Core, known: Trust) -> bool:
     """Whether these are the very files the facts speak of, in a state they vouch for."""
-    try:
-        at = host.identity(core.path / VIEW / "data.mdb")
-    except OSError:
-        return False
     vouched = known.clean or known.boot_id == core.options.host.boot_id.hex()
-    return vouched and known.view_format == view.FORMAT and known.view == at and known.home == place(core.options)
+    there = known.view == _identity(core) and known.home == place(core.options)
+    return vouched and known.view_format == view.FORMAT and there
 
 
 def _agrees(core: Core, state: State, known: Trust) -> bool:

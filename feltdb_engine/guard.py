@@ -6,13 +6,14 @@ from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
 import lmdb
 
+from feltdb_engine import view
 from feltdb_engine.errors import StorageError, StoreRebuilding
 
 
 class Recovering(Protocol):
     """Something that can make a broken view again."""
 
-    def _recover_from(self, error: StoreRebuilding | lmdb.PanicError) -> None:
+    def _recover_from(self, error: StoreRebuilding | lmdb.Error) -> None:
         """Renew where the view is broken; raise what it was about where that is not possible."""
 
 
@@ -28,7 +29,7 @@ def guarded(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P
     def call(store: S, /, *args: P.args, **named: P.kwargs) -> R:
         try:
             return method(store, *args, **named)
-        except (StoreRebuilding, lmdb.PanicError) as error:
+        except (StoreRebuilding, *view.BROKEN) as error:
             store._recover_from(error)
             return method(store, *args, **named)
         except (OSError, lmdb.Error) as error:

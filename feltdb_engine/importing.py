@@ -286,7 +286,7 @@ def parse(line: bytes) -> Any:
         said = orjson.loads(line)
         if orjson.dumps(said) == line:
             return said  # written as we write it, so nothing was rounded or said twice
-        return json.loads(line, object_pairs_hook=_once, parse_constant=_refuse)
+        return json.loads(line, object_pairs_hook=_once)
     except (ValueError, RecursionError) as error:
         raise InvalidValue(f"This is not JSON that can be kept exactly: {str(error)[:200]}.", pointer="") from error
 
@@ -296,7 +296,3 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) != len(pairs):
         raise ValueError("a member name is given twice")
     return found
-
-
-def _refuse(name: str) -> Any:
-    raise ValueError(f"{name} is no JSON")

@@ -24,7 +24,7 @@ def ids(target: View, txn: Transaction, access: Access, after: bytes = b"") -> I
 def stream(
     target: View, txn: Transaction, access: Access, after: tuple[Sequence[Any], bytes] | None
 ) -> Iterator[tuple[bytes | None, bytes]]:
-    """Marker and id in the query's order, from at or before the position `after` (ordered values, id).
+    """Marker and id in the order of at least one field, from at or before the position `after` (ordered values, id).
 
     Neighbours with the same marker share what the index kept of their values and are still to be sorted; those with
     None come in their final order.
@@ -51,18 +51,12 @@ def _forward(cursor: Any, access: Access, start: bytes, high: bytes) -> Iterator
     base, ordered, text_bytes = len(access.fixed), access.ordered, access.by.text_bytes
     if not cursor.set_range(start):
         return
-    if not ordered:  # every component is fixed: what follows are the ids, sorted
-        for key in cursor.iternext(values=False):
-            if key >= high:
-                return
-            yield None, key[base:]
-    else:
-        for key, sizes in cursor.iternext():
-            if key >= high:
-                return
-            whole = NUMBER_BYTES + sizes[0]
-            end, lossy = group_end(key, base, ordered, text_bytes)
-            yield (key[:end] if lossy or end != whole else None), key[whole:]
+    for key, sizes in cursor.iternext():
+        if key >= high:
+            return
+        whole = NUMBER_BYTES + sizes[0]
+        end, lossy = group_end(key, base, ordered, text_bytes)
+        yield (key[:end] if lossy or end != whole else None), key[whole:]
 
 
 def _position(access: Access, values: Sequence[Any], record_id: bytes) -> tuple[bytes, bytes]:

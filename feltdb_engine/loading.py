@@ -93,6 +93,7 @@ def _after_own(txn: Transaction, found: Manifest) -> None:
         indexes.store(txn, catalogue)
     floor = view.floor(txn)
     txn.put(view.FLOOR_KEY, floor._replace(start=max(floor.start, found.start)).pack())
+    view.count_keys(txn)
 
 
 def _empty(directory: Path) -> None:

@@ -15,7 +15,6 @@ from feltdb_engine.errors import LogCorrupt, StoreNotFound, StoreRebuilding
 from feltdb_engine.files import ForceFailed
 from feltdb_engine.locks import FileLock
 from feltdb_engine.positions import Positions
-from feltdb_engine.view import View
 
 OPEN_LOCK = "open.lock"
 
@@ -65,7 +64,8 @@ def _open_with(options: Options, lock: FileLock) -> Core:
             attached = _attach(options, lock)
             if attached is not None:
                 return attached
-            lock.release()
+            lock.close()
+            lock = FileLock(options.path / OPEN_LOCK)
         if time.monotonic() >= deadline:
             raise StoreRebuilding("Another process is opening or rebuilding the store; ask again shortly.")
         time.sleep(pause)
@@ -73,7 +73,11 @@ def _open_with(options: Options, lock: FileLock) -> Core:
 
 
 def _attach(options: Options, lock: FileLock) -> Core | None:
-    """Join the processes that have the directory open; None where it must be opened alone first."""
+    """Join the processes that have the directory open; None where it must be opened alone first.
+
+    A view that is not the one they have (another file was put in its place, or it was deleted) is never joined: they
+    are told to let go, and whoever opens the directory alone makes it again.
+    """
     path = options.path
     found = manifest.read(options.files, path)
     if found is None or not (path / positions.NAME).exists():
@@ -83,15 +87,17 @@ def _attach(options: Options, lock: FileLock) -> Core | None:
     if not here or shared.words[positions.STATE] not in (positions.LIVE, positions.FAILED):
         return None
     core = exclusive.assemble(options, lock, found, shared)
-    core.turn.take(time.monotonic() + options.wait_s)
     try:
-        core.view = View(path / exclusive.VIEW, found.view_map_bytes)
-        core.view.attach()
+        core.turn.take(time.monotonic() + options.wait_s)
+        if exclusive.attach(core):
+            core.turn.give_back()
+            return core
+        positions.ask_to_renew(core.words)
     except BaseException:
         core.drop()
         raise
-    core.turn.give_back()
-    return core
+    core.drop()
+    return None
 
 
 def close_core(core: Core) -> None:

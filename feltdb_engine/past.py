@@ -188,7 +188,7 @@ class Past(Questions):
     def store_id(self) -> str:
         return self._store.store_id
 
-    def _recover_from(self, error: StoreRebuilding | lmdb.PanicError) -> None:
+    def _recover_from(self, error: StoreRebuilding | lmdb.Error) -> None:
         self._store._recover_from(error)
 
     @contextmanager

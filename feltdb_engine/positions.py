@@ -49,6 +49,12 @@ RENEW: Final = 3
 RECOVERING: Final = 4
 
 
+def ask_to_renew(words: memoryview) -> None:
+    """Tell everyone to let go of the view and open again; a store that failed, or is not open, stays what it is."""
+    if words[STATE] == LIVE:
+        words[STATE] = RENEW
+
+
 class Positions:
     """The mapped words. `words` is a view of unsigned 64-bit integers, for the paths that must be fast.
 

@@ -26,7 +26,7 @@ class Questions:
         """See `Store`."""
         raise NotImplementedError
 
-    def _recover_from(self, error: StoreRebuilding | lmdb.PanicError) -> None:
+    def _recover_from(self, error: StoreRebuilding | lmdb.Error) -> None:
         raise NotImplementedError
 
     def _moment(self, collections: Sequence[str], deadline: float | None) -> AbstractContextManager[Moment]:

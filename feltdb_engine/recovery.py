@@ -28,7 +28,7 @@ def catch_up(core: Core) -> State:
         state = view.state(reading)
     if not ends_in_log(core.log, state):
         # The view has a frame that was undone: its own commit failed half-way.
-        core.words[positions.STATE] = positions.RENEW
+        positions.ask_to_renew(core.words)
         raise StoreRebuilding("The view must be made again; ask again shortly.")
     state = apply_rest(core)
     found = bytes_beyond(core.log, state.position)

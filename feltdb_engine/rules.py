@@ -33,7 +33,7 @@ class Rules:
     def _moment(self, collections: Sequence[str], deadline: float | None) -> AbstractContextManager[Moment]:
         raise NotImplementedError
 
-    def _recover_from(self, error: StoreRebuilding | lmdb.PanicError) -> None:
+    def _recover_from(self, error: StoreRebuilding | lmdb.Error) -> None:
         raise NotImplementedError
 
     @guarded

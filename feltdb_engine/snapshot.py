@@ -167,14 +167,14 @@ def _decoded(payload: bytes, count: int) -> Entries:
 
 
 def _own_entries(txn: Transaction) -> Entries:
-    """All that the unnamed database holds, of one moment, but how far a sweep has come."""
+    """All that the unnamed database holds, of one moment, but how far a sweep has come and how many keys there are."""
     with txn.cursor() as cursor:
         cursor.first()
         found = []
         for key, value in cursor.iternext():
             if key >= view.OWN_KEYS_END:
                 break
-            if key != view.SWEPT_KEY:
+            if key not in (view.SWEPT_KEY, view.KEYS_KEY):
                 found.append((key, value))
         return found
 

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import lmdb
 
-from feltdb_engine import forks, frame, limits, opening, positions, registry, requests, timeline, values
+from feltdb_engine import forks, frame, limits, opening, positions, registry, requests, timeline, values, view
 from feltdb_engine.core import Core, Options
 from feltdb_engine.decide import Decision
 from feltdb_engine.declaring import Declarer
@@ -182,10 +182,10 @@ class Store(Upkeep, Rules, Transfer, Questions):
         self._core = self._durability = self._writer = self._reader = self._feed = shut
         self._declarer = shut
 
-    def _recover_from(self, error: StoreRebuilding | lmdb.PanicError) -> None:
+    def _recover_from(self, error: StoreRebuilding | lmdb.Error) -> None:
         """Renew where the view is broken; raise what it was about where that is not possible."""
-        if isinstance(error, lmdb.PanicError):
-            self._core.words[positions.STATE] = positions.RENEW
+        if isinstance(error, lmdb.Error):
+            positions.ask_to_renew(self._core.words)
         self.renew()
 
     def _refuse_read_only(self) -> None:
@@ -207,7 +207,7 @@ class Store(Upkeep, Rules, Transfer, Questions):
         """The live record at `collection:id`, or None. Raises InvalidKey, DeadlineExceeded."""
         try:
             return self._reader.get(key, deadline)
-        except (StoreRebuilding, lmdb.PanicError) as error:
+        except (StoreRebuilding, *view.BROKEN) as error:
             self._recover_from(error)
             return self._reader.get(key, deadline)
 

@@ -79,8 +79,13 @@ def clear(core: Core, writer: Writer) -> int:
                 gone += _remove(core, writer, name, database, batch, floor)
         if victims:
             gone += _remove(core, writer, name, database, victims, floor)
-    _in_turn(core, writer, lambda txn: txn.put(view.SWEPT_KEY, floor.pack()))
+    _in_turn(core, writer, lambda txn: _swept(txn, floor))
     return gone
+
+
+def _swept(txn: Transaction, floor: Floor) -> None:
+    txn.put(view.SWEPT_KEY, floor.pack())
+    view.count_keys(txn)
 
 
 def _remove(core: Core, writer: Writer, name: str, database: Any, keys: list[bytes], floor: Floor) -> int:

@@ -6,7 +6,7 @@ from pathlib import Path
 import lmdb
 
 from feltdb_engine import backup as backups
-from feltdb_engine import compaction, limits, pinning, positions, timeline, verify
+from feltdb_engine import compaction, limits, pinning, positions, timeline, verify, view
 from feltdb_engine import history as histories
 from feltdb_engine import stats as statistics
 from feltdb_engine.bundle import BackupInfo
@@ -32,7 +32,7 @@ class Upkeep:
     _reader: Reader
     _feed: Feed
 
-    def _recover_from(self, error: StoreRebuilding | lmdb.PanicError) -> None:
+    def _recover_from(self, error: StoreRebuilding | lmdb.Error) -> None:
         raise NotImplementedError
 
     def _refuse_read_only(self) -> None:
@@ -57,12 +57,12 @@ class Upkeep:
         self._refuse_read_only()
 
         def act(_txn: Transaction, state: State) -> Outcome:
-            self._core.words[positions.STATE] = positions.RENEW
+            positions.ask_to_renew(self._core.words)
             return nothing_done(state)
 
         try:
             self._writer.own(act, time.monotonic() + limits.TURN_WAIT_S)
-        except (StoreRebuilding, lmdb.PanicError) as error:
+        except (StoreRebuilding, *view.BROKEN) as error:
             self._recover_from(error)
             return
         self.renew()

@@ -1,6 +1,6 @@
 """The view: the latest state as an LMDB environment that many processes map. This module alone knows its layout.
 
-It can be deleted at any time: `apply.py` makes it again from the log. Layout, format number 3 (`FORMAT`; another number
+It can be deleted at any time: `apply.py` makes it again from the log. Layout, format number 4 (`FORMAT`; another number
 means rebuild), numbers little-endian except in keys, where they are big-endian so that they sort:
 
     unnamed     00 "state"             u64 position, u32 crc, u32 timeline, u64 epoch, u64 sequence, i64 at_ms, 16s
@@ -16,6 +16,7 @@ means rebuild), numbers little-endian except in keys, where they are big-endian 
                                        oldest frame kept; u64 forgotten: tombstones up to that sequence are; u64
                                        ids_from: ids of transactions based below are
                 00 "swept"             the floor of the last sweep that came to its end
+                00 "keys"              u64 keys of the unnamed database, this one and the names of the others included
     records     collection 00 id       u64 version, u64 sequence, i64 at_ms, value
     tombstones  collection 00 id       u64 version, u64 sequence, i64 at_ms
     transactions  SHA-256 of the id    32s payload hash, u64 end position, u64 base, i64 at_ms, u32 timeline,
@@ -44,13 +45,14 @@ if TYPE_CHECKING:
     from feltdb_engine.enforcing import Rules
     from feltdb_engine.indexes import Maintained
 
-FORMAT: Final = 3
+FORMAT: Final = 4
 STATE_KEY: Final = b"\x00state"
 RECOVERY_KEY: Final = b"\x00recovery"
 INDEXES_KEY: Final = b"\x00indexes"
 CONTRACT_KEY: Final = b"\x00contract"
 FLOOR_KEY: Final = b"\x00floor"
 SWEPT_KEY: Final = b"\x00swept"
+KEYS_KEY: Final = b"\x00keys"
 OWN_KEYS_END: Final = b"\x20"  # LMDB keeps the names of the other databases among ours
 COLLECTION_PREFIX: Final = b"\x01"
 TIMELINE_PREFIX: Final = b"\x02"
@@ -58,6 +60,7 @@ PIN_PREFIX: Final = b"\x03"
 
 STATE: Final = struct.Struct("<QIIQQq16sQ")
 RECOVERY: Final = struct.Struct("<QQ")
+KEYS: Final = struct.Struct("<Q")
 COLLECTION: Final = struct.Struct("<QQQ")
 TIMELINE: Final = struct.Struct("<16s16sQQ")
 PIN: Final = struct.Struct("<Qq")
@@ -71,6 +74,16 @@ SEQUENCE_KEY: Final = struct.Struct(">Q")
 ORDINAL_KEY: Final = struct.Struct(">I")
 
 Transaction: TypeAlias = "lmdb.Transaction[bytes]"
+
+BROKEN: Final = (
+    lmdb.CorruptedError,
+    lmdb.InvalidError,
+    lmdb.NotFoundError,
+    lmdb.PageNotFoundError,
+    lmdb.PanicError,
+    lmdb.VersionMismatchError,
+)
+"""What LMDB and this module say of a file that is no whole view: it must be made again."""
 
 
 class State(NamedTuple):
@@ -170,6 +183,7 @@ class View:
             self._databases(txn, create=True)
             txn.put(STATE_KEY, STATE.pack(*empty_state(start)))
             txn.put(FLOOR_KEY, Floor(start, 0, 0).pack())
+            count_keys(txn)
 
     def attach(self) -> None:
         """Find the databases. Raises `lmdb.Error` where this is not a whole view. The caller holds the turn.
@@ -182,6 +196,8 @@ class View:
             floor(txn)
             if len(timelines(txn)) != reached.timeline:
                 raise lmdb.CorruptedError("the view lacks a timeline")
+            if txn.get(KEYS_KEY) != KEYS.pack(txn.stat()["entries"]):
+                raise lmdb.CorruptedError("the view lacks a key")
 
     def _databases(self, txn: Transaction, *, create: bool) -> None:
         self.records = self.env.open_db(b"records", txn=txn, create=create)
@@ -277,6 +293,12 @@ def transaction_base(data: bytes) -> tuple[int, int]:
     return end, base
 
 
+def count_keys(txn: Transaction) -> None:
+    """Keep how many keys the unnamed database has: after each change that adds one or removes one."""
+    txn.put(KEYS_KEY, KEYS.pack(0))
+    txn.put(KEYS_KEY, KEYS.pack(txn.stat()["entries"]))
+
+
 def recovery(txn: Transaction) -> tuple[int, int] | None:
     """Position and discarded bytes of the last recovery nobody has acknowledged."""
     data = txn.get(RECOVERY_KEY)
@@ -286,7 +308,13 @@ def recovery(txn: Transaction) -> tuple[int, int] | None:
 def collection(txn: Transaction, name: bytes) -> tuple[int, int, int]:
     """Live records, sequence of the last write, version floor."""
     data = txn.get(COLLECTION_PREFIX + name)
-    return (0, 0, 0) if data is None else COLLECTION.unpack(data)
+    return (0, 0, 0) if data is None else _counted(data)
+
+
+def _counted(data: bytes) -> tuple[int, int, int]:
+    if len(data) != COLLECTION.size:
+        raise lmdb.CorruptedError("what the view says of a collection cannot be read")
+    return COLLECTION.unpack(data)
 
 
 def collections(txn: Transaction) -> list[tuple[bytes, int, int]]:
@@ -297,7 +325,7 @@ def collections(txn: Transaction) -> list[tuple[bytes, int, int]]:
         for key, data in cursor:
             if not key.startswith(COLLECTION_PREFIX):
                 break
-            live, last, _ = COLLECTION.unpack(data)
+            live, last, _ = _counted(data)
             found.append((key[1:], live, last))
     return found
 

@@ -128,8 +128,8 @@ class Writer:
                 return act(txn, state)
             finally:
                 txn.abort()
-        except lmdb.PanicError as error:
-            words[positions.STATE] = positions.RENEW
+        except view.BROKEN as error:
+            positions.ask_to_renew(words)
             raise refusal(positions.RENEW) from error
         except lmdb.Error as error:
             raise as_storage_error(error, core.path) from error

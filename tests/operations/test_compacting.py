@@ -311,3 +311,35 @@ def test_an_old_backup_is_a_reason_only_where_it_is_watched(data_dir: Path, name
     assert not list(upkeep.reasons([namespace]))
     UpkeepRun.objects.update(started_at_ms=0, ended_at_ms=now_ms() - 25 * 3_600_000)
     assert "25 hours old" in next(iter(upkeep.reasons([namespace]))).message
+
+
+def told(client: Any) -> tuple[int, set[str], set[str]]:
+    """The status of readiness, the reasons it gives, and those that are scraped."""
+    health.forget()
+    ready, text = client.get("/health/ready"), client.get("/metrics").content.decode()
+    scraped = {
+        sample.labels["code"]
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+        if sample.name == "feltdb_reasons" and sample.value > 0
+    }
+    return ready.status_code, {each["code"] for each in ready.json()["reasons"]}, scraped
+
+
+def test_readiness_and_metrics_tell_of_held_history_backups_and_restores(
+    data_dir: Path, namespace: str, trigger: Trigger, api: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client, four = api(), {"HISTORY_HELD", "BACKUP_FAILED", "RESTORE_UNFINISHED", "TRIGGER_BEYOND_MAX_LAG"}
+    write(namespace, 20)
+    status, reasons, scraped = told(client)
+    assert status == 200 and not (reasons | scraped) & four
+    Trigger.objects.filter(pk=trigger.pk).update(max_lag_operations=10)
+    stores.store(namespace).pin("billing", 0, None)
+    monkeypatch.setattr(compacting, "now_ms", lambda: now_ms() + 31 * DAY_MS)
+    with pytest.raises(RuntimeError), upkeep.noted(UpkeepRun.Kind.BACKUP, upkeep.INSTANCE, by=BY):
+        raise RuntimeError("no room")
+    status, reasons, scraped = told(client)
+    assert status == 200 and reasons & four == scraped & four == four - {"RESTORE_UNFINISHED"}
+    (data_dir / "restore-unfinished").write_text("")
+    status, reasons, scraped = told(client)
+    assert status == 503 and reasons & four == scraped & four == four, "a mark that says nothing is a mark"

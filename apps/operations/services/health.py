@@ -16,7 +16,7 @@ from apps.http import budget
 from apps.http.errors import ApiError
 from apps.keys.models import Namespace
 from apps.operations.reasons import Reason, reason
-from apps.operations.services import liveness, upkeep, versions
+from apps.operations.services import keeping, liveness, upkeep, versions
 from apps.operations.services.liveness import Life
 from apps.operations.services.probing import Probed, probe
 from apps.triggers import services as triggers
@@ -108,11 +108,12 @@ def observe(*, write: bool = False, with_work: bool = True) -> Observation:
 def forget() -> None:
     """Let the next look be a new one (between tests)."""
     _last.clear()
+    keeping.forget()
 
 
 def _look(write: bool, with_work: bool) -> Observation:
     started = time.monotonic()
-    reasons: list[Reason] = []
+    reasons: list[Reason] = list(keeping.unfinished())
     probed: list[Probed] = []
     try:
         names = list(Namespace.objects.order_by("name").values_list("name", flat=True)[:MAX_PROBED_NAMESPACES])
@@ -125,6 +126,7 @@ def _look(write: bool, with_work: bool) -> Observation:
         reasons += [each for one in probed for each in one.reasons]
         try:
             reasons += _control_plane(names if with_work else [], probed)
+            reasons += _kept(probed if with_work else [])
         except (DatabaseError, InterfaceError, ApiError) as error:
             reasons.append(_database_down(error))
     labels = [each.health.storage if each.health else "unavailable" for each in probed]
@@ -138,6 +140,14 @@ def _look(write: bool, with_work: bool) -> Observation:
         stores=tuple(probed),
         probe_ms=round((time.monotonic() - started) * 1000),
     )
+
+
+def _kept(probed: list[Probed]) -> Iterator[Reason]:
+    """What holds history, and whom it no longer waits for; of the stores that answer."""
+    for each in probed:
+        if each.health is not None:
+            yield from keeping.held_lately(each.namespace)
+            yield from keeping.too_far_behind(each.namespace, each.health.head)
 
 
 def _database_down(error: Exception) -> Reason:

@@ -1,15 +1,17 @@
 """How compaction and backups of an instance stand: what holds history, what it takes, how old the last backup is.
 
-For the doctor, who has time: each store is asked what a compaction would do now. Not here: runs that failed
-(`upkeep.py`).
+For the doctor, who has time (each store is asked what a compaction would do now), and for health, which asks for that
+once a minute. Not here: runs that failed (`upkeep.py`).
 """
 
 import json
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from django.conf import settings
+from django.db.models import F
 
 from apps.http.errors import ApiError
 from apps.keys.models import Namespace
@@ -19,7 +21,6 @@ from apps.operations.services import compacting, upkeep
 from apps.operations.services.backups import restoring
 from apps.operations.services.compacting import CompactionRefused
 from apps.state.stores import store_of_known
-from apps.triggers import services as triggers
 from apps.triggers.models import TriggerCursor
 from apps.workloads.clock import now_ms
 from feltdb_engine import EngineError
@@ -27,7 +28,10 @@ from feltdb_engine import EngineError
 MIB = 1024**2
 HOUR_MS = 3_600_000
 MAX_NAMESPACES = 100
-MAX_TRIGGERS = 1_000
+MAX_TRIGGERS = 200
+HELD_S = 60.0
+
+_held: dict[str, tuple[float, tuple[Reason, ...]]] = {}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -84,19 +88,40 @@ def last_backup() -> str:
 
 
 def reasons() -> Iterator[Reason]:
-    """Yield what is wrong with what is kept, and with a backup that failed or a restore that was cut off."""
+    """Yield what is wrong with what is kept, with compactions and backups, and with a restore that was cut off."""
+    yield from unfinished()
+    names = _names()
+    yield from upkeep.reasons(names)
+    for namespace in names:
+        yield from held(namespace)
+        try:
+            yield from too_far_behind(namespace, store_of_known(namespace).head().sequence)
+        except (EngineError, ApiError):
+            continue
+
+
+def unfinished() -> Iterator[Reason]:
+    """Yield that a restore was cut off: what is here is not an instance yet. Needs no database."""
     cut_off = restoring.unfinished(Path(settings.DATA_DIR))
     if cut_off:
         yield reason("RESTORE_UNFINISHED", str(settings.DATA_DIR), f"a restore of {cut_off} was begun and not ended")
-    last = upkeep.last_ended(UpkeepRun.Kind.BACKUP, upkeep.INSTANCE)
-    if last is not None and last.outcome == UpkeepRun.Outcome.FAILED:
-        yield reason("BACKUP_FAILED", "instance", last.message)
-    for namespace in _names():
-        yield from _held(namespace)
-        yield from _too_far_behind(namespace)
 
 
-def _held(namespace: str) -> Iterator[Reason]:
+def held_lately(namespace: str) -> Sequence[Reason]:
+    """As `held`, of the last minute: what a probe may ask for at every scrape."""
+    known = _held.get(namespace)
+    if known is None or time.monotonic() - known[0] >= HELD_S:
+        known = _held[namespace] = (time.monotonic(), tuple(held(namespace)))
+    return known[1]
+
+
+def forget() -> None:
+    """Let the next look be a new one (between tests)."""
+    _held.clear()
+
+
+def held(namespace: str) -> Iterator[Reason]:
+    """Yield who keeps history that the policy lets go."""
     try:
         seen = compacting.preview(namespace)
     except (CompactionRefused, ApiError, EngineError):
@@ -106,19 +131,14 @@ def _held(namespace: str) -> Iterator[Reason]:
         yield reason("HISTORY_HELD", f"namespace {namespace}", kept)
 
 
-def _too_far_behind(namespace: str) -> Iterator[Reason]:
-    """A trigger farther behind than its max_lag: compaction no longer waits for it."""
-    try:
-        head = store_of_known(namespace).head()
-    except (EngineError, ApiError):
-        return
+def too_far_behind(namespace: str, head: int) -> Iterator[Reason]:
+    """Yield each trigger farther behind than its max_lag: compaction no longer waits for it."""
     live = TriggerCursor.objects.filter(namespace=namespace, live=True).select_related("trigger")
-    for cursor in live.order_by("trigger__trigger_id")[:MAX_TRIGGERS]:
-        lag = triggers.lag(cursor.trigger, head)
-        if lag is not None and lag > cursor.trigger.max_lag_operations:
-            most = cursor.trigger.max_lag_operations
-            text = f"it is {lag:,} operations behind; history waits for it up to {most:,}, and may go beyond"
-            yield reason("TRIGGER_BEYOND_MAX_LAG", f"trigger {cursor.trigger}", text)
+    beyond = live.filter(sequence__lt=head - F("trigger__max_lag_operations"))
+    for cursor in beyond.order_by("trigger__trigger_id")[:MAX_TRIGGERS]:
+        lag, most = head - cursor.sequence, cursor.trigger.max_lag_operations
+        text = f"it is {lag:,} operations behind; history waits for it up to {most:,}, and may go beyond"
+        yield reason("TRIGGER_BEYOND_MAX_LAG", f"trigger {cursor.trigger}", text)
 
 
 def _names() -> list[str]:

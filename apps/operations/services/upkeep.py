@@ -89,6 +89,9 @@ def reasons(namespaces: Sequence[str]) -> Iterator[Reason]:
         last = last_ended(UpkeepRun.Kind.COMPACTION, namespace)
         if last is not None and last.outcome == UpkeepRun.Outcome.FAILED:
             yield reason("COMPACTION_FAILED", f"namespace {namespace}", last.message)
+    last = last_ended(UpkeepRun.Kind.BACKUP, INSTANCE)
+    if last is not None and last.outcome == UpkeepRun.Outcome.FAILED:
+        yield reason("BACKUP_FAILED", "instance", last.message)
     hours = settings.BACKUP_MAX_AGE_HOURS
     if not hours:
         return

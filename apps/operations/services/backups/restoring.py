@@ -36,6 +36,7 @@ from apps.triggers import services as triggers
 from apps.workloads.clock import now_ms
 from feltdb_engine.backup import restore as restore_engine_backup
 from feltdb_engine.errors import BackupInvalid, DestinationExists, PinNotFound
+from feltdb_engine.files import OSFiles, write_whole
 from feltdb_engine.opening import OPEN_LOCK
 from feltdb_engine.walk import Progress
 
@@ -76,15 +77,18 @@ def restore(source: Path, *, by: Principal, replace: bool = False, show: Progres
             "--replace."
         )
     if connection.vendor == "postgresql" and not databases.empty():
-        raise DestinationExists("The database that DATABASE_URL names has tables; name an empty one (createdb).")
+        of = ", those of the restore that was cut off" if unfinished(data) else ""
+        raise DestinationExists(
+            f"The database that DATABASE_URL names has tables{of}; name an empty one, or drop it and make it anew "
+            "(dropdb, createdb)."
+        )
     for left in data.glob(f"{STAGING}*"):
         shutil.rmtree(left, ignore_errors=True)
     staging = data / f"{STAGING}{secrets.token_hex(4)}"
     staging.mkdir(mode=0o700)
     try:
         _stage(source, bundle, staging, progress)
-        (data / MARK).write_text(str(source), encoding="utf-8")
-        force_names(data)
+        write_whole(OSFiles(), data / MARK, str(source).encode())
         aside = _set_aside(data) if there else None
         _put_in_place(source, bundle, staging, data, progress)
     finally:
@@ -112,7 +116,7 @@ def restore_store(
 def unfinished(data: Path) -> str:
     """Return which bundle a restore was cut off from, or nothing."""
     mark = data / MARK
-    return mark.read_text(encoding="utf-8") if mark.exists() else ""
+    return (mark.read_text(encoding="utf-8") or "a bundle") if mark.exists() else ""
 
 
 def _refuse_other_kind(bundle: Bundle) -> None:

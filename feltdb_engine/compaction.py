@@ -96,7 +96,8 @@ def compact(
 
 @contextmanager
 def locked(core: Core, name: str) -> Iterator[FileLock]:
-    """A lock file of the store for one user; a forked child lets go of it."""
+    """A lock file of the store for one user; a forked child lets go of it. Raises StorageWriteFailed, as for a turn."""
+    core.turn.refuse_elsewhere()
     lock = FileLock(core.path / name)
     forks.watch(lock)
     try:

@@ -4,6 +4,7 @@ Whoever gets the sync lock reads `written`, forces, and publishes `durable` whil
 force is final: the kernel may have marked the pages clean, so neither another force nor a look at them proves anything.
 """
 
+import contextlib
 import errno
 import os
 import threading
@@ -21,6 +22,7 @@ from feltdb_engine.errors import (
     StorageFailed,
     StorageFull,
     StorageWriteFailed,
+    StoreClosed,
     StoreRebuilding,
 )
 from feltdb_engine.files import write_whole
@@ -86,6 +88,15 @@ class Durability:
         """As `wait_position`, also for a store that does not wait for the disk: a segment ends here."""
         self._wait(_DURABLE, end, None)
 
+    def drain(self) -> None:
+        """Force what is written, for those that wait for it: nobody of this process writes any more."""
+        words = self._words
+        with contextlib.suppress(EngineError):
+            if words[positions.STATE] == positions.LIVE and self._core.damage is None:
+                until = time.monotonic() + limits.TURN_WAIT_S
+                self.wait_position(words[positions.WRITTEN], until)
+                self.wait_sequence(words[positions.WRITTEN_SEQUENCE], until)
+
     def nudge(self) -> None:
         """Publish what is written where nobody is about to: its writer was killed, or forced it for itself alone."""
         words = self._words
@@ -103,8 +114,14 @@ class Durability:
                 raise DeadlineExceeded(
                     "The deadline passed before the write was known to be on disk.", committed="unknown"
                 )
-            if self._lead(max(0.0, min(patience, deadline or patience) - now)):
-                continue
+            try:
+                if self._lead(max(0.0, min(patience, deadline or patience) - now)):
+                    continue
+            except StoreClosed as error:
+                if words[word] >= target:
+                    return
+                closed = "The store was closed before the write was known to be on disk."
+                raise StoreClosed(closed, committed="unknown") from error
             if now >= patience and self._force_alone(word, target):
                 return
             time.sleep(_PAUSE_S)
@@ -164,14 +181,17 @@ class Durability:
         except OSError as error:
             fail(self._core, f"force: {error}")
             raise failed("unknown") from error
+        except StorageWriteFailed as error:
+            raise StorageWriteFailed(error.message, committed="unknown") from error
 
 
 def fail(core: Core, reason: str) -> None:
     """Mark the store failed: at once for the processes of this boot, and, best effort, for the next."""
     core.words[positions.STATE] = positions.FAILED
     try:
+        core.turn.refuse_elsewhere()
         write_whole(core.files, core.path / FAILED_NAME, reason.encode())
-    except OSError:
+    except (OSError, StorageWriteFailed):
         pass  # the disk that just failed may refuse this too; the shared word holds until the next boot
 
 

@@ -118,6 +118,8 @@ def _recover(core: Core, *, fresh: bool) -> None:
 def assemble(options: Options, lock: FileLock, found: Manifest, shared: Positions) -> Core:
     """The open parts together, all but the view."""
     path = options.path
+    turn = Turn(path / "turn.lock", shared.words)
+    log = Log(options.files, path / LOG, bytes.fromhex(found.store_id), found.segment_bytes, turn.refuse_elsewhere)
     return Core(
         path=path,
         options=options,
@@ -126,11 +128,11 @@ def assemble(options: Options, lock: FileLock, found: Manifest, shared: Position
         manifest=found,
         positions=shared,
         words=shared.words,
-        log=Log(options.files, path / LOG, bytes.fromhex(found.store_id), found.segment_bytes),
+        log=log,
         open_lock=lock,
         sync_lock=FileLock(path / "sync.lock"),
         prepare_lock=FileLock(path / "prepare.lock"),
-        turn=Turn(path / "turn.lock", shared.words),
+        turn=turn,
     )
 
 

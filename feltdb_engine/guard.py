@@ -7,7 +7,7 @@ from typing import Concatenate, ParamSpec, Protocol, TypeVar
 import lmdb
 
 from feltdb_engine import view
-from feltdb_engine.errors import StorageError, StoreRebuilding
+from feltdb_engine.errors import EngineError, StoreRebuilding
 
 
 class Recovering(Protocol):
@@ -15,6 +15,9 @@ class Recovering(Protocol):
 
     def _recover_from(self, error: StoreRebuilding | lmdb.Error) -> None:
         """Renew where the view is broken; raise what it was about where that is not possible."""
+
+    def _read_error(self, error: OSError | lmdb.Error) -> EngineError:
+        """What to raise for an error below."""
 
 
 P = ParamSpec("P")
@@ -33,6 +36,6 @@ def guarded(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P
             store._recover_from(error)
             return method(store, *args, **named)
         except (OSError, lmdb.Error) as error:
-            raise StorageError(f"Reading from disk failed: {error}") from error
+            raise store._read_error(error) from error
 
     return call

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from feltdb_engine import limits, positions
-from feltdb_engine.errors import DeadlineExceeded, StoreClosed
+from feltdb_engine.errors import DeadlineExceeded, StorageWriteFailed, StoreClosed
 
 _PAUSE_MIN_S = 0.00002
 _PAUSE_MAX_S = 0.0003
@@ -25,6 +25,8 @@ class FileLock:
     def __init__(self, path: Path) -> None:
         self._fd = -1
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+        status = os.fstat(self._fd)
+        self._identity = status.st_dev, status.st_ino
 
     def try_exclusive(self) -> bool:
         """Take or keep it alone, if that is possible now."""
@@ -49,8 +51,22 @@ class FileLock:
         return True
 
     def release(self) -> None:
-        """Give it back."""
-        fcntl.flock(self._fd, fcntl.LOCK_UN)
+        """Give it back; closing has done so already."""
+        if self._fd >= 0:
+            fcntl.flock(self._fd, fcntl.LOCK_UN)
+
+    def refuse_elsewhere(self, path: str) -> None:
+        """Raise StorageWriteFailed unless this very file lies at `path`: while it is open, no other can pass for it."""
+        try:
+            found = os.stat(path)
+            if (found.st_dev, found.st_ino) == self._identity:
+                return
+        except (FileNotFoundError, NotADirectoryError):
+            pass
+        raise StorageWriteFailed(
+            f"{os.path.dirname(path)} is no longer the directory that was opened: it was moved, replaced or deleted, "
+            "or its lock files were. Nothing was written. Put it back, or close the store and open it anew."
+        )
 
     def close(self) -> None:
         """Close the descriptor. In the last process that has it, that gives the lock back."""
@@ -70,7 +86,12 @@ class Turn:
     def __init__(self, path: Path, words: memoryview) -> None:
         self._thread = threading.Lock()
         self._file = FileLock(path)
+        self._path = str(path)
         self._words = words
+
+    def refuse_elsewhere(self) -> None:
+        """Raise StorageWriteFailed where the directory is no longer the one that was opened."""
+        self._file.refuse_elsewhere(self._path)
 
     def take(self, deadline: float) -> None:
         """Wait for the turn until `deadline` (monotonic seconds). Raises DeadlineExceeded."""
@@ -114,9 +135,10 @@ class Turn:
 
     def retire(self, timeout_s: float) -> None:
         """Let the thread that has the turn finish, and nobody of this process after it; then close."""
-        self._thread.acquire(timeout=timeout_s)
+        finished = self._thread.acquire(timeout=timeout_s)
         self._file.close()
-        self._thread.release()
+        if finished:
+            self._thread.release()
 
     def close(self) -> None:
         """Close the descriptor at once."""

@@ -5,13 +5,14 @@ Each process holds a shared lock on the open-file. Whoever gets it alone brings 
 """
 
 import time
+from collections.abc import Callable
 
 import lmdb
 
 from feltdb_engine import exclusive, host, limits, manifest, positions, prefix, trust, view
 from feltdb_engine.core import Core, Options
 from feltdb_engine.durability import as_storage_error, fail
-from feltdb_engine.errors import LogCorrupt, StoreNotFound, StoreRebuilding
+from feltdb_engine.errors import LogCorrupt, StorageWriteFailed, StoreNotFound, StoreRebuilding
 from feltdb_engine.files import ForceFailed
 from feltdb_engine.locks import FileLock
 from feltdb_engine.positions import Positions
@@ -100,9 +101,10 @@ def _attach(options: Options, lock: FileLock) -> Core | None:
     return None
 
 
-def close_core(core: Core) -> None:
-    """Let go; the last one out forces the view and marks it clean."""
+def close_core(core: Core, drain: Callable[[], None]) -> None:
+    """Let go; the last one out forces the view and marks it clean. `drain` serves those that wait for the disk."""
     core.turn.retire(limits.TURN_WAIT_S)
+    drain()
     if core.damage is not None:
         core.drop()
         return
@@ -121,6 +123,7 @@ def _mark_clean(core: Core) -> None:
     if words[positions.STATE] != positions.LIVE or words[positions.APPENDING]:
         return
     try:
+        core.turn.refuse_elsewhere()
         known = trust.read(core.files, core.path)
         if known is None:
             return
@@ -135,7 +138,7 @@ def _mark_clean(core: Core) -> None:
         core.view.env.sync(True)
         trust.write(core.files, core.path, known.at(state.position, state.crc, clean=True))
         words[positions.STATE] = positions.CLOSED
-    except (OSError, lmdb.Error):
+    except (OSError, lmdb.Error, StorageWriteFailed):
         return
 
 

@@ -21,6 +21,7 @@ from feltdb_engine.core import Core
 from feltdb_engine.errors import (
     CursorAhead,
     DeadlineExceeded,
+    EngineError,
     FeedCompacted,
     InvalidKey,
     InvalidQuery,
@@ -190,6 +191,9 @@ class Past(Questions):
 
     def _recover_from(self, error: StoreRebuilding | lmdb.Error) -> None:
         self._store._recover_from(error)
+
+    def _read_error(self, error: OSError | lmdb.Error) -> EngineError:
+        return self._store._read_error(error)
 
     @contextmanager
     def _moment(self, collections: Sequence[str], deadline: float | None) -> Iterator[Then]:

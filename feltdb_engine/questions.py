@@ -10,7 +10,7 @@ from typing import Any
 import lmdb
 
 from feltdb_engine import fences, paging, query
-from feltdb_engine.errors import StoreRebuilding
+from feltdb_engine.errors import EngineError, StoreRebuilding
 from feltdb_engine.guard import guarded
 from feltdb_engine.model import Page, Predicate, QueryResult, ReadBasis
 from feltdb_engine.moment import Moment
@@ -27,6 +27,9 @@ class Questions:
         raise NotImplementedError
 
     def _recover_from(self, error: StoreRebuilding | lmdb.Error) -> None:
+        raise NotImplementedError
+
+    def _read_error(self, error: OSError | lmdb.Error) -> EngineError:
         raise NotImplementedError
 
     def _moment(self, collections: Sequence[str], deadline: float | None) -> AbstractContextManager[Moment]:

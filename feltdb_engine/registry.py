@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from feltdb_engine import host
+from feltdb_engine.errors import StorageWriteFailed
 
 if TYPE_CHECKING:
     from feltdb_engine.store import Store
@@ -27,9 +28,12 @@ def lock_of(path: Path) -> threading.Lock:
 def find(path: Path) -> "Store | None":
     """The open store of that directory. The caller holds `lock_of`."""
     try:
-        return _stores.get(host.identity(path))
-    except OSError:
-        return None
+        found = _stores.get(host.identity(path))
+        if found is not None:
+            found.refuse_elsewhere()
+        return found
+    except (OSError, StorageWriteFailed):
+        return None  # another directory may have been given the number of one that was deleted
 
 
 def add(path: Path, store: "Store") -> None:

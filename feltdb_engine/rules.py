@@ -9,7 +9,7 @@ from feltdb_engine import activating
 from feltdb_engine.contract import parse
 from feltdb_engine.core import Core
 from feltdb_engine.declaring import Declarer
-from feltdb_engine.errors import StoreRebuilding
+from feltdb_engine.errors import EngineError, StoreRebuilding
 from feltdb_engine.guard import guarded
 from feltdb_engine.model import ContractInfo, ContractReport, IndexInfo, JSONObject
 from feltdb_engine.moment import Moment
@@ -34,6 +34,9 @@ class Rules:
         raise NotImplementedError
 
     def _recover_from(self, error: StoreRebuilding | lmdb.Error) -> None:
+        raise NotImplementedError
+
+    def _read_error(self, error: OSError | lmdb.Error) -> EngineError:
         raise NotImplementedError
 
     @guarded

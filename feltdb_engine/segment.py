@@ -12,7 +12,7 @@ Files are filled with zeroes and forced ahead of need, so that forcing a frame c
 Not here: who may append (`writer.py`), what a bad frame means (`recovery.py`).
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from feltdb_engine import frame, limits, payload
@@ -31,12 +31,21 @@ def segment_name(start: int) -> str:
 class Log:
     """The segment files of one store, as one array of bytes. Any number of threads may read."""
 
-    def __init__(self, files: Files, directory: Path, store_id: bytes, capacity: int) -> None:
+    def __init__(
+        self,
+        files: Files,
+        directory: Path,
+        store_id: bytes,
+        capacity: int,
+        refuse_elsewhere: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`refuse_elsewhere` raises where the directory is no longer the one that was opened."""
         self.files = files
         self.directory = directory
         self.store_id = store_id
         self.capacity = capacity
         self._open: dict[int, File] = {}
+        self._refuse_elsewhere = refuse_elsewhere
 
     def start_of(self, position: int) -> int:
         """The first position of the segment that holds `position`."""
@@ -57,6 +66,7 @@ class Log:
         if file is None:
             if len(self._open) >= _OPEN_FILES_MAX:
                 self._open.pop(next(iter(self._open)), None)
+            self._refuse_elsewhere()
             file = self.files.open(self.path(start), create=create)
             self._open[start] = file
         return file

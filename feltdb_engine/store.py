@@ -4,9 +4,11 @@ work.
 One per process and directory: opening the same one again gives the same store, to be closed as often.
 """
 
+import os
 import time
 from collections.abc import Collection, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
@@ -22,6 +24,7 @@ from feltdb_engine.errors import (
     EngineError,
     FormatUnsupported,
     ReadOnlyStore,
+    StorageError,
     StoreClosed,
     StoreForked,
     StoreRebuilding,
@@ -86,7 +89,7 @@ class Store(Upkeep, Rules, Transfer, Questions):
                 held.open_lock.close()
                 self._held = held = None
                 self._shut(refusal(positions.RENEW))
-            self._bind(opening.open_core(self._options))
+            self._bind(opening.open_core(replace(self._options, create=False)))
 
     @classmethod
     def open(
@@ -111,7 +114,7 @@ class Store(Upkeep, Rules, Transfer, Questions):
         if segment_bytes % 4096 or not limits.SEGMENT_MIN_BYTES <= segment_bytes <= limits.SEGMENT_MAX_BYTES:
             raise FormatUnsupported("A segment is a multiple of 4096 bytes, 64 KiB to 1 GiB.")
         options = Options(
-            path=Path(path).absolute(),
+            path=Path(os.path.realpath(path)),
             create=create and not read_only,
             durability=durability,
             segment_bytes=segment_bytes,
@@ -141,6 +144,11 @@ class Store(Upkeep, Rules, Transfer, Questions):
             raise ValueError("This process has the store open with other options.")
         self._users += 1
 
+    def refuse_elsewhere(self) -> None:
+        """Raise StorageWriteFailed where the directory is no longer the one that was opened."""
+        if self._held is not None:
+            self._held.turn.refuse_elsewhere()
+
     @guarded
     def _begin_timeline_where_due(self) -> None:
         timeline.begin_where_due(self._core, self._writer, time.monotonic() + limits.TURN_WAIT_S)
@@ -160,10 +168,10 @@ class Store(Upkeep, Rules, Transfer, Questions):
             if self._users != 0:
                 return
             registry.remove(self)
-            core, self._held = self._held, None
+            core, durability, self._held = self._held, self._durability, None
             self._shut(StoreClosed("The store was closed."))
             if core is not None:
-                opening.close_core(core)
+                opening.close_core(core, durability.drain)
 
     def forked(self) -> None:
         """In a forked child: answer STORE_FORKED from now on, and close what could hold locks of the parent."""
@@ -188,6 +196,12 @@ class Store(Upkeep, Rules, Transfer, Questions):
             positions.ask_to_renew(self._core.words)
         self.renew()
 
+    def _read_error(self, error: OSError | lmdb.Error) -> EngineError:
+        """What an error below means to who reads: another thread may have closed the store meanwhile."""
+        if self._users <= 0:
+            return StoreClosed("The store was closed.")
+        return StorageError(f"Reading from disk failed: {error}")
+
     def _refuse_read_only(self) -> None:
         if self._read_only:
             raise ReadOnlyStore("The store was opened read-only.")
@@ -210,6 +224,8 @@ class Store(Upkeep, Rules, Transfer, Questions):
         except (StoreRebuilding, *view.BROKEN) as error:
             self._recover_from(error)
             return self._reader.get(key, deadline)
+        except (OSError, lmdb.Error) as error:
+            raise self._read_error(error) from error
 
     @guarded
     def get_many(self, keys: Sequence[str], *, deadline: float | None = None) -> list[Record | None]:
@@ -269,8 +285,9 @@ class Store(Upkeep, Rules, Transfer, Questions):
             at_ms=time.time_ns() // 1_000_000 if at_ms is None else at_ms,
             max_payload_bytes=self._max_payload,
         )
+        reader = self._reader
         outcome = self._writer.commit(request, deadline)
-        self._reader.check_readers()
+        reader.check_readers()
         answer = outcome.answer
         if isinstance(answer, Decision):
             return CommitResult(
@@ -283,18 +300,22 @@ class Store(Upkeep, Rules, Transfer, Questions):
                 at_ms=answer.at_ms,
                 duplicate=False,
             )
-        return self._first_outcome(str(transaction_id), answer)
+        try:
+            return self._first_outcome(reader, str(transaction_id), answer)
+        except lmdb.Error as error:
+            raise StoreClosed("The store was closed before it could answer.", committed="unknown") from error
 
     @guarded
     def transaction(self, transaction_id: str) -> CommitResult | None:
         """The outcome of a transaction id that is remembered, `duplicate` set."""
-        known = self._reader.transaction(transaction_id)
-        return None if known is None else self._first_outcome(transaction_id, known)
+        reader = self._reader
+        known = reader.transaction(transaction_id)
+        return None if known is None else self._first_outcome(reader, transaction_id, known)
 
-    def _first_outcome(self, transaction_id: str, known: StoredTransaction) -> CommitResult:
+    def _first_outcome(self, reader: Reader, transaction_id: str, known: StoredTransaction) -> CommitResult:
         return CommitResult(
             transaction_id=transaction_id,
-            instance_id=self._reader.timelines()[known.timeline - 1].instance.hex(),
+            instance_id=reader.timelines()[known.timeline - 1].instance.hex(),
             base_revision=known.base,
             revision=known.base + known.operations,
             sequences=tuple(range(known.base + 1, known.base + known.operations + 1)),

@@ -12,7 +12,7 @@ from feltdb_engine import stats as statistics
 from feltdb_engine.bundle import BackupInfo
 from feltdb_engine.core import Core
 from feltdb_engine.durability import Durability
-from feltdb_engine.errors import StoreRebuilding
+from feltdb_engine.errors import EngineError, StoreRebuilding
 from feltdb_engine.feed import Feed
 from feltdb_engine.guard import guarded
 from feltdb_engine.model import Cursor, Operation, Pin
@@ -33,6 +33,9 @@ class Upkeep:
     _feed: Feed
 
     def _recover_from(self, error: StoreRebuilding | lmdb.Error) -> None:
+        raise NotImplementedError
+
+    def _read_error(self, error: OSError | lmdb.Error) -> EngineError:
         raise NotImplementedError
 
     def _refuse_read_only(self) -> None:

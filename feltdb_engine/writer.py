@@ -15,7 +15,7 @@ from feltdb_engine.core import Core
 from feltdb_engine.decide import Decision, Request, Unproved, decide
 from feltdb_engine.deciding import Deciding, prepared
 from feltdb_engine.durability import Durability, as_storage_error, fail, failed, refusal
-from feltdb_engine.errors import DeadlineExceeded, EngineError, StorageFull
+from feltdb_engine.errors import DeadlineExceeded, EngineError, StorageFull, StorageWriteFailed, StoreClosed
 from feltdb_engine.files import ForceFailed
 from feltdb_engine.frame import Frame
 from feltdb_engine.recovery import catch_up
@@ -115,6 +115,7 @@ class Writer:
         core.turn.take(until)
         try:
             self._until = until
+            core.turn.refuse_elsewhere()
             if words[positions.STATE] != positions.LIVE:
                 raise refusal(words[positions.STATE])
             txn = core.view.write()
@@ -248,7 +249,10 @@ class Writer:
         core, words = self._core, self._words
         if words[positions.PREPARED] - words[positions.WRITTEN] >= limits.PREPARE_AHEAD_BYTES:
             return
-        if not core.prepare_lock.try_exclusive():
+        try:
+            if not core.prepare_lock.try_exclusive():
+                return
+        except StoreClosed:
             return
         try:
             prepared = words[positions.PREPARED]
@@ -256,7 +260,7 @@ class Writer:
                 words[positions.PREPARED] = core.log.prepare(prepared)
         except ForceFailed as error:
             fail(core, f"prepare: {error}")
-        except OSError:
+        except (OSError, StorageWriteFailed):
             pass  # the commit that needs the space says what is wrong
         finally:
             core.prepare_lock.release()

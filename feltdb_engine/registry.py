@@ -20,9 +20,9 @@ _guard = threading.Lock()  # of _locks
 
 
 def lock_of(path: Path) -> threading.Lock:
-    """What opening, renewing and closing the store of a directory take turns on."""
+    """What opening, renewing and closing the store of a directory take turns on. The path has no links in it."""
     with _guard:
-        return _locks.setdefault(path.resolve(), threading.Lock())
+        return _locks.setdefault(path, threading.Lock())
 
 
 def find(path: Path) -> "Store | None":

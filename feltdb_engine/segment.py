@@ -65,7 +65,8 @@ class Log:
         file = self._open.get(start)
         if file is None:
             if len(self._open) >= _OPEN_FILES_MAX:
-                self._open.pop(next(iter(self._open)), None)
+                for oldest in list(self._open)[:1]:  # in one step: other threads add and remove meanwhile
+                    self._open.pop(oldest, None)
             self._refuse_elsewhere()
             file = self.files.open(self.path(start), create=create)
             self._open[start] = file

@@ -103,3 +103,12 @@ def test_a_link_that_leads_elsewhere_now_does_not_move_an_open_store(tmp_path: P
     with Store.open(tmp_path / "green") as again:
         assert again.verify().findings == ()
         assert again.collections() == []
+
+
+def test_a_path_that_leads_nowhere_is_refused_with_its_reason(tmp_path: Path) -> None:
+    """A link to itself, a file, something below a file."""
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    (tmp_path / "file").write_text("x")
+    for path in (tmp_path / "loop", tmp_path / "file", tmp_path / "file" / "below"):
+        with pytest.raises(StorageWriteFailed):
+            Store.open(path)

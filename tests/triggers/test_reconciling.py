@@ -9,8 +9,10 @@ import pytest
 
 from apps.http.errors import ApiError
 from apps.triggers import services
+from apps.triggers.evaluation import pins
 from apps.triggers.models import NamespaceMark
 from apps.triggers.services import Unseen
+from feltdb_engine import Retention
 from tests.triggers.apart import Copies, names, put, reconcile, stopped
 from tests.triggers.conftest import BY
 
@@ -272,3 +274,64 @@ def test_a_redefinition_between_two_passes_of_a_reconciliation_counts_and_double
     with meanwhile(monkeypatch, lambda: world.define(predicate=only)):
         world.evaluate()
     assert names(world) == ["a", "lost", "new-2"]
+
+
+# where history was compacted up to its end
+def forget_all(world: Any) -> None:
+    for pin in world.store.pins():
+        world.store.unpin(pin.name)
+    world.store.compact(Retention(age_ms=0))
+    assert world.store.start() == world.store.head()
+
+
+@pytest.mark.parametrize("unseen", list(Unseen))
+def test_a_store_put_back_that_holds_no_history_goes_on_from_its_head(
+    world: Any, copies: Copies, unseen: Unseen
+) -> None:
+    world.define()
+    put(world, "a", "b")
+    world.evaluate()
+    forget_all(world)
+    copies.keep_store()
+    put(world, "lost-1", "lost-2")
+    world.evaluate()
+    copies.put_store_back()
+    stopped(world)
+    assert reconcile(world, unseen).kind == "store_behind"
+    assert world.cursor() == 2
+    put(world, "new-1", "new-2", "new-3")
+    world.evaluate()
+    assert names(world) == ["a", "b", "lost-1", "lost-2", "new-1", "new-2", "new-3"]
+
+
+def database_put_back_beyond_history(world: Any, copies: Copies) -> None:
+    world.define()
+    put(world, "a")
+    world.evaluate()
+    copies.keep_database()
+    put(world, "b", "c")
+    world.evaluate()
+    world.store.unpin(pins.NEEDED)
+    world.store.compact(Retention(age_ms=0))
+    assert world.store.start().sequence == 3
+    copies.put_database_back()
+    assert "put back" in stopped(world)
+
+
+def test_what_a_database_forgot_and_history_does_not_hold_blocks_the_trigger_and_is_not_passed_over_in_silence(
+    world: Any, copies: Copies
+) -> None:
+    database_put_back_beyond_history(world, copies)
+    assert reconcile(world, Unseen.EVALUATE).unseen == 2
+    put(world, "d")
+    world.evaluate()
+    assert (world.trigger().state, world.trigger().reason_code) == ("blocked", "FEED_COMPACTED")
+    assert names(world) == ["a"]
+
+
+def test_what_a_database_forgot_and_history_does_not_hold_may_be_passed_over(world: Any, copies: Copies) -> None:
+    database_put_back_beyond_history(world, copies)
+    reconcile(world, Unseen.PASS_OVER)
+    put(world, "d")
+    world.evaluate()
+    assert names(world) == ["a", "d"]

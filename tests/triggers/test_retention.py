@@ -69,6 +69,25 @@ def test_it_waits_no_longer_than_the_trigger_may_lag(world: Any, evaluator: Eval
     assert pinned(world, clock) == 7
 
 
+def test_a_paused_trigger_that_is_the_only_one_holds_back_no_more_than_it_may_lag(
+    world: Any, evaluator: Evaluator, clock: Clock
+) -> None:
+    """Nothing is seen meanwhile, so what the store was told of that must not keep history either."""
+    world.define(max_lag_operations=3)
+    put(world, 2)
+    drain(evaluator)
+    act(world, "pause")
+    put(world, 10)
+    clock.seconds += PIN_RENEW_MS / 1000
+    evaluator.run_once()
+    assert {pin.name: pin.sequence for pin in world.store.pins(now_ms=clock.ms())} == {pins.NEEDED: 9}
+    act(world, "resume")
+    clock.seconds += PIN_RENEW_MS / 1000
+    drain(evaluator)
+    seen = {pin.name: pin.sequence for pin in world.store.pins(now_ms=clock.ms())}
+    assert sorted(seen.values()) == [12, 12]  # and the store is told again
+
+
 def test_disabled_and_archived_triggers_hold_nothing_back(world: Any, evaluator: Evaluator, clock: Clock) -> None:
     world.define("one")
     world.define("two")

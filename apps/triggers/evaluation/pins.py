@@ -3,7 +3,9 @@
     triggers                   from the hindmost cursor that is to go on from where it stands, at most
                                `max_lag_operations` behind the head: compaction waits for it
     triggers-seen:<timeline>   the farthest change this database had seen, told to the store, so that a database that
-                               was put back to an earlier state is noticed; of another timeline it says nothing
+                               was put back to an earlier state is noticed; of another timeline it says nothing. It is
+                               let go where it alone would keep history: what lies before a trigger's first change
+                               cannot be evaluated, so a database put back to there blocks that trigger by itself
 
 Pins are frames of the log, so they are renewed seldom. Not here: who is behind too far (`services/`, `health`).
 """
@@ -53,16 +55,15 @@ class Pins:
             return
         if _is_due(self._needed, needed, now_ms):
             self._needed = _pin(store, NEEDED, needed, now_ms)
-        if _is_due(self._seen, seen_sequence, now_ms):
+        if seen_sequence < needed:
+            _unpin(store, _SEEN + head.instance_id, now_ms=now_ms)
+            self._seen = None
+        elif _is_due(self._seen, seen_sequence, now_ms):
             self._seen = _pin(store, _SEEN + head.instance_id, seen_sequence, now_ms)
 
     def _let_go(self, store: Store, head: Cursor, now_ms: int) -> None:
         """No trigger is to go on from where it stands: nothing is kept for any."""
-        for name in {pin.name for pin in store.pins(now_ms=now_ms)} & {NEEDED, _SEEN + head.instance_id}:
-            try:
-                store.unpin(name)
-            except PinNotFound:
-                continue  # another evaluator did
+        _unpin(store, NEEDED, _SEEN + head.instance_id, now_ms=now_ms)
         self._needed = self._seen = None
 
 
@@ -96,12 +97,25 @@ def told(store: Store, *, now_ms: int) -> int:
 
 
 def say_seen(store: Store, sequence: int, *, now_ms: int) -> None:
-    """Tell the store how far the database has evaluated it, also where that is less than was said before."""
-    _pin(store, _SEEN + store.head().instance_id, sequence, now_ms)
+    """Tell the store how far the database has evaluated it, also where that is less than was said before.
+
+    Where history no longer reaches back so far, nothing is said: what was said before does not hold either.
+    """
+    name = _SEEN + store.head().instance_id
+    if _pin(store, name, sequence, now_ms) is None:
+        _unpin(store, name, now_ms=now_ms)
 
 
 def _is_due(said: _Said | None, sequence: int, now_ms: int) -> bool:
     return said is None or said.sequence != sequence or now_ms - said.at_ms >= PIN_MS // 2
+
+
+def _unpin(store: Store, *names: str, now_ms: int) -> None:
+    for name in {pin.name for pin in store.pins(now_ms=now_ms)}.intersection(names):
+        try:
+            store.unpin(name)
+        except PinNotFound:
+            continue  # another evaluator did
 
 
 def _pin(store: Store, name: str, sequence: int, now_ms: int) -> _Said | None:

@@ -32,10 +32,13 @@ def of_row(row: NamespacePosition) -> Seen:
     )
 
 
-def at_head(store: Store) -> Seen:
-    """Return the store's last durable change."""
+def at_head(store: Store) -> Seen | None:
+    """Return the store's last durable change; None where history was compacted up to it: only its number is known."""
     head = store.head()
-    last = operation_at(store, head)
+    try:
+        last = operation_at(store, head)
+    except FeedCompacted:
+        return None
     return Seen(
         store_id=store.store_id,
         instance_id=head.instance_id,
@@ -54,6 +57,11 @@ def advanced(seen: Seen, cursor: Cursor, last: Operation | None) -> Seen:
         sequence=last.sequence,
         content_hash=last.content_hash,
     )
+
+
+def nothing_seen(store: Store) -> Seen:
+    """Return the position of a database that has seen no change of a store, on its present timeline."""
+    return Seen(store_id=store.store_id, instance_id=store.head().instance_id, sequence=SEQUENCE_NONE, content_hash="")
 
 
 def check(seen: Seen, store: Store) -> None:
@@ -99,13 +107,7 @@ def meeting(store: Store, namespace: str, *, now_ms: int) -> Meeting:
     row = NamespacePosition.objects.filter(pk=namespace).first()
     if row is not None:
         check(of_row(row), store)
-    try:
-        seen = at_head(store)
-    except FeedCompacted:
-        nothing = Seen(
-            store_id=store.store_id, instance_id=store.head().instance_id, sequence=SEQUENCE_NONE, content_hash=""
-        )
-        seen = nothing if row is None else of_row(row)
+    seen = at_head(store) or (nothing_seen(store) if row is None else of_row(row))
     return Meeting(seen=seen, told=told)
 
 

@@ -110,9 +110,10 @@ def reconcile(namespace: str, *, by: Principal, now_ms: int, unseen: Unseen | No
         store = stores.store(namespace)
         if apart.kind in (Kind.STORE_BEHIND, Kind.STORE_UNKNOWN):
             store.begin_timeline()
-        now = position.at_head(store)
+        head = store.head()
+        now = position.at_head(store) or position.nothing_seen(store)
         with changing.turn(namespace):
-            _bring_in_step(apart, now, unseen or Unseen.EVALUATE, by=by, now_ms=now_ms, reason=reason)
+            _bring_in_step(apart, head, now, unseen or Unseen.EVALUATE, by=by, now_ms=now_ms, reason=reason)
         row = NamespacePosition.objects.filter(pk=namespace).first()
         if row is not None:
             pins.say_seen(store, row.sequence, now_ms=now_ms)
@@ -189,21 +190,26 @@ def _all(namespace: str) -> Sequence[Trigger]:
     return list(rows.exclude(state=State.ARCHIVED).order_by("trigger_id"))
 
 
-def _bring_in_step(apart: Apart, now: Seen, unseen: Unseen, *, by: Principal, now_ms: int, reason: str) -> None:
-    """Inside the namespace's turn: cursors, replays, marks and position, and the holds go."""
+def _bring_in_step(
+    apart: Apart, head: Cursor, now: Seen, unseen: Unseen, *, by: Principal, now_ms: int, reason: str
+) -> None:
+    """Inside the namespace's turn: cursors, replays, marks and position, and the holds go.
+
+    `now` is the change at the store's `head`, or says that none is seen where history does not hold it any more.
+    """
     namespace = apart.namespace
     why = (f"{reason}: " if reason else "") + f"reconciled, {apart.kind}"
     change = Change(action=Action.REBASE, by=by, now_ms=now_ms, reason=why)
     if apart.kind in (Kind.STORE_BEHIND, Kind.STORE_UNKNOWN):
         for trigger in _all(namespace):
-            _to_the_store(apart, trigger, now, unseen, change)
+            _to_the_store(apart, trigger, head, unseen, change)
         _forget_what_is_lost(apart, now_ms=now_ms)
-        _remember(namespace, now, now_ms=now_ms)
+        _remember(namespace, now, head, now_ms=now_ms)
     elif apart.kind is Kind.DATABASE_BEHIND and unseen is Unseen.PASS_OVER:
         for trigger in _all(namespace):
             if trigger.state != State.DISABLED and trigger.cursor.sequence < apart.head:
-                _place(trigger, Cursor(instance_id=now.instance_id, sequence=apart.head), change)
-        _remember(namespace, now, now_ms=now_ms)
+                _place(trigger, Cursor(instance_id=head.instance_id, sequence=apart.head), change)
+        _remember(namespace, now, head, now_ms=now_ms)
     NamespacePosition.objects.filter(pk=namespace).update(mismatch_code="", mismatch="", updated_at_ms=now_ms)
     holds.release(namespace, code=MISMATCH)
     audit.record(
@@ -217,12 +223,12 @@ def _bring_in_step(apart: Apart, now: Seen, unseen: Unseen, *, by: Principal, no
     )
 
 
-def _to_the_store(apart: Apart, trigger: Trigger, now: Seen, unseen: Unseen, change: Change) -> None:
+def _to_the_store(apart: Apart, trigger: Trigger, head: Cursor, unseen: Unseen, change: Change) -> None:
     """Put a trigger where it stands on the store's new timeline, not beyond what both know, unless told to."""
-    at = now.sequence
+    at = head.sequence
     if unseen is Unseen.EVALUATE and trigger.state != State.DISABLED:
         at = apart.common if apart.kind is Kind.STORE_UNKNOWN else min(apart.common, trigger.cursor.sequence)
-    _place(trigger, Cursor(instance_id=now.instance_id, sequence=at), change)
+    _place(trigger, Cursor(instance_id=head.instance_id, sequence=at), change)
 
 
 def _place(trigger: Trigger, cursor: Cursor, change: Change) -> None:
@@ -240,12 +246,12 @@ def _forget_what_is_lost(apart: Apart, *, now_ms: int) -> None:
     NamespaceMark.objects.filter(namespace=apart.namespace, sequence__gt=apart.common).delete()
 
 
-def _remember(namespace: str, now: Seen, *, now_ms: int) -> None:
+def _remember(namespace: str, now: Seen, head: Cursor, *, now_ms: int) -> None:
     NamespacePosition.objects.filter(pk=namespace).update(
         store_id=now.store_id,
         instance_id=now.instance_id,
         sequence=now.sequence,
         content_hash=now.content_hash,
-        reconciled_to=now.sequence,
+        reconciled_to=head.sequence,
         updated_at_ms=now_ms,
     )

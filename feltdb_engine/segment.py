@@ -20,7 +20,8 @@ from feltdb_engine.files import File, Files
 from feltdb_engine.frame import Chain, Frame
 
 SUFFIX = ".seg"
-_OPEN_FILES_MAX = 16
+OPEN_FILES_MAX = 16
+"""Segments that a process keeps open at once, of one store."""
 
 
 def segment_name(start: int) -> str:
@@ -64,7 +65,7 @@ class Log:
         """The open file of the segment that starts there. Raises FileNotFoundError."""
         file = self._open.get(start)
         if file is None:
-            if len(self._open) >= _OPEN_FILES_MAX:
+            if len(self._open) >= OPEN_FILES_MAX:
                 for oldest in list(self._open)[:1]:  # in one step: other threads add and remove meanwhile
                     self._open.pop(oldest, None)
             self._refuse_elsewhere()

@@ -10,6 +10,7 @@ import signal
 import socket
 import sqlite3
 import subprocess
+import sys
 import threading
 import time
 from collections import Counter
@@ -191,6 +192,14 @@ def instance(tmp_path: Path) -> Iterator[Supervised]:
             os.kill(left, signal.SIGKILL)
 
 
+def healthy(instance: Instance) -> bool:
+    """What the container's health check says."""
+    command = [sys.executable, str(ROOT / "deploy/healthcheck.py")]
+    return (
+        subprocess.run(command, env=instance.environment, capture_output=True, check=False, timeout=30).returncode == 0
+    )
+
+
 def states(instance: Instance) -> Counter[str]:
     """Work by state, as the stopped database has it."""
     with closing(sqlite3.connect(f"file:{instance.data_dir / 'control.sqlite3'}?mode=ro", uri=True)) as database:
@@ -216,6 +225,7 @@ def test_a_stop_with_everything_in_flight_loses_nothing_acknowledged_and_ends_wi
 ) -> None:
     key = instance.new_key("*")
     supervisor = instance.start()
+    assert healthy(instance)
     with instance.client(key) as client:
         trigger = {
             "trigger_id": "ship-orders",
@@ -237,6 +247,7 @@ def test_a_stop_with_everything_in_flight_loses_nothing_acknowledged_and_ends_wi
     took_s = time.monotonic() - began
     clients.join()
     left = states(instance)
+    assert not healthy(instance)
 
     assert took_s < GRACE_S, f"stopping took {took_s:.1f} s"
     assert not [pid for pid in running if Path(f"/proc/{pid}").exists()] and not processes_of(instance.data_dir)

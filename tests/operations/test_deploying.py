@@ -5,6 +5,9 @@ import os
 import re
 import shlex
 import subprocess
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
@@ -54,6 +57,35 @@ def test_the_container_pins_its_base_keeps_no_cache_and_is_healthy_only_when_rea
     assert "deploy/healthcheck.py" in check and dict(found)["STOPSIGNAL"] == "SIGTERM"
     ignored = (ROOT / ".dockerignore").read_text(encoding="utf-8").split()
     assert {".git", ".venv", "data"} <= set(ignored), "neither history nor anybody's data goes into an image"
+
+
+def test_the_health_check_asks_by_a_name_that_the_instance_answers_to() -> None:
+    asked: list[str] = []
+
+    class Ready(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(f"{self.headers['Host']} {self.path}")
+            self.send_response(200 if len(asked) < 4 else 503)
+            self.end_headers()
+
+        def log_message(self, format: str, *arguments: object) -> None:
+            pass
+
+    def check(**environment: str) -> int:
+        command = [sys.executable, str(ROOT / "deploy" / "healthcheck.py")]
+        return subprocess.run(command, env=environment, capture_output=True, timeout=30, check=False).returncode
+
+    with HTTPServer(("127.0.0.1", 0), Ready) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        port = str(server.server_port)
+        codes = [check(PORT=port), check(PORT=port, ALLOWED_HOSTS="*, .felt.example,other"), check(PORT=port)]
+        codes.append(check(PORT=port, ALLOWED_HOSTS="felt.example"))
+        server.shutdown()
+        thread.join()
+    assert codes == [0, 0, 0, 1], "ready, and at last not"
+    assert asked[:2] == ["127.0.0.1 /health/ready", "felt.example /health/ready"]
+    assert check(PORT=port) == 1, "nobody there"
 
 
 def test_server_and_worker_share_one_pid_namespace_and_stop_in_good_order() -> None:

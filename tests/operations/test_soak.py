@@ -6,6 +6,8 @@ beginning to its end, however long that is. Memory is what the processes hold th
 pages of the mapped store are the page cache's, grow with the data and go when something else needs the room.
 """
 
+import contextlib
+import os
 import statistics
 import threading
 import time
@@ -18,6 +20,7 @@ import httpx
 import pytest
 
 from demo.instance import Instance, session_members
+from feltdb_engine import segment
 from tests import torture
 from tests.operations.load import load, settle
 
@@ -39,6 +42,8 @@ class Sample:
     anonymous_bytes: int
     pss_bytes: int
     descriptors: int
+    segments: int
+    processes: int
 
 
 @pytest.fixture
@@ -51,19 +56,24 @@ def instance(tmp_path: Path) -> Iterator[Instance]:
 def sample(instance: Instance, began: float) -> Sample:
     assert instance.server is not None
     held = {"Pss": 0, "Pss_Anon": 0}
-    descriptors = 0
-    for leader in (instance.server, *instance.workers):
-        for pid in session_members(leader.pid):
-            lines = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii").splitlines()
-            for name, _, value in (line.partition(":") for line in lines):
-                if name in held:
-                    held[name] += int(value.split()[0]) * 1024
-            descriptors += len(list(Path(f"/proc/{pid}/fd").iterdir()))
+    descriptors: list[str] = []
+    members = [pid for leader in (instance.server, *instance.workers) for pid in session_members(leader.pid)]
+    for pid in members:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii").splitlines()
+        for name, _, value in (line.partition(":") for line in lines):
+            if name in held:
+                held[name] += int(value.split()[0]) * 1024
+        for each in Path(f"/proc/{pid}/fd").iterdir():
+            with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+                descriptors.append(os.readlink(each))
+    segments = sum(each.removesuffix(" (deleted)").endswith(segment.SUFFIX) for each in descriptors)
     return Sample(
         at_s=time.monotonic() - began,
         anonymous_bytes=held["Pss_Anon"],
         pss_bytes=held["Pss"],
-        descriptors=descriptors,
+        descriptors=len(descriptors) - segments,
+        segments=segments,
+        processes=len(members),
     )
 
 
@@ -137,13 +147,15 @@ def soak(instance: Instance, seconds: float) -> None:
         f"p99 {half.within_ms('201'):.0f} ms, {everyday.done} other requests; "
         f"held {first.anonymous_bytes / 2**20:.1f} MiB, then {last.anonymous_bytes / 2**20:.1f} "
         f"(line {grown / 2**20:+.2f}); PSS {first.pss_bytes / 2**20:.1f}, then {last.pss_bytes / 2**20:.1f}; "
-        f"descriptors {first.descriptors}, then {last.descriptors} (line {opened:+.2f})"
+        f"descriptors {first.descriptors}, then {last.descriptors} (line {opened:+.2f}), "
+        f"of segments {first.segments}, then {last.segments} in {last.processes} processes"
     )
     print(figures)
     assert not everyday.troubles, everyday.troubles[:3]
     assert not half.troubles and len(half.acknowledged) > len(half.refused), figures
     assert len(judged) > SAMPLES / 6, figures
     assert grown < GROWTH_BYTES and opened < GROWTH_DESCRIPTORS, figures
+    assert last.segments <= segment.OPEN_FILES_MAX * last.processes, figures
     wrong = settle(instance, key, [usual, half])
     assert not wrong, wrong
 
@@ -161,7 +173,14 @@ def test_memory_and_descriptors_stay_flat_for_long(instance: Instance) -> None:
 def test_a_leak_of_two_kilobytes_a_request_would_be_found() -> None:
     noise = [0, 900_000, -700_000, 300_000, -500_000]
     held = [
-        Sample(at_s=at, anonymous_bytes=150_000_000 + noise[at % 5] + leak * 150 * at, pss_bytes=0, descriptors=60)
+        Sample(
+            at_s=at,
+            anonymous_bytes=150_000_000 + noise[at % 5] + leak * 150 * at,
+            pss_bytes=0,
+            descriptors=60,
+            segments=3,
+            processes=4,
+        )
         for leak in (0, 2048)
         for at in range(40)
     ]

@@ -47,8 +47,17 @@ def test_every_code_is_in_the_runbook_once_and_with_what_to_do() -> None:
         assert (code in listed) == (known.status < 500), code
 
 
-def test_links_of_the_operators_pages_lead_somewhere() -> None:
-    for name in ("runbook.md", "upgrading.md", "operators.md", "settings.md"):
-        text = (ROOT / "docs" / name).read_text(encoding="utf-8")
-        for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", text):
-            assert "://" in target or (ROOT / "docs" / target).exists(), f"{name}: {target}"
+def anchors(path: Path) -> set[str]:
+    """What the headings of a page are called in links, as GitHub makes it."""
+    headings = re.findall(r"^#+ (.+)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_links_of_every_page_lead_somewhere() -> None:
+    for page in sorted((ROOT / "docs").glob("*.md")):
+        for target, anchor in re.findall(r"\]\(([^)#\s]*)(?:#([^)\s]*))?\)", page.read_text(encoding="utf-8")):
+            if "://" in target:
+                continue
+            there = page.parent / target if target else page
+            assert there.exists(), f"{page.name}: {target}"
+            assert not anchor or anchor in anchors(there), f"{page.name}: {target}#{anchor}"

@@ -154,7 +154,7 @@ def test_a_killed_restore_leaves_nothing_half_usable_says_so_and_can_be_repeated
         "LOG_LEVEL": "ERROR",
     }
     (tmp_path / "data").mkdir()
-    arguments = [str(tmp_path / "bundle"), str(tmp_path / "kept"), str(int(replace)), "8"]
+    arguments = [str(tmp_path / "bundle"), str(tmp_path / "kept"), str(int(replace)), "16"]
     done = subprocess.run(
         [sys.executable, "-c", DRIVE, *arguments],
         cwd=ROOT,

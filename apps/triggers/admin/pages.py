@@ -9,7 +9,7 @@ from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 
 from apps.http.errors import ApiError
-from apps.http.pages.readonly import PageAdmin
+from apps.http.pages.acting import ActingAdmin
 from apps.keys.console import acting
 from apps.state import stores
 from apps.triggers import services
@@ -27,7 +27,7 @@ MAX_CHANGES = 20
 CURSOR = "cursor"
 
 
-class TriggerPages(PageAdmin):
+class TriggerPages(ActingAdmin):
     """The views; `TriggerAdmin` is one of these."""
 
     def pages(self) -> list[URLPattern]:
@@ -41,9 +41,14 @@ class TriggerPages(PageAdmin):
             path("<int:pk>/replay/<int:number>/cancel/", view(self.replay_cancel_view), name="triggers_replay_cancel"),
         ]
 
-    def find(self, object_id: str) -> Trigger:
-        """Return the trigger. Raises Http404."""
-        raise NotImplementedError
+    def moved_on(self, trigger: Trigger, seen: str) -> str:
+        """Tell how the trigger stands, where its revision is not the one that was seen."""
+        if seen == str(trigger.revision):
+            return ""
+        return (
+            "Nothing was done: the trigger has changed since the page was shown. It is at revision "
+            f"{trigger.revision} and {trigger.state} now; look at it and decide again."
+        )
 
     def try_view(self, request: HttpRequest, pk: int) -> HttpResponse:
         """Run the definition as it stands over changes there were, and show what it would have fired for."""
@@ -84,8 +89,8 @@ class TriggerPages(PageAdmin):
             context["reason_given"] = request.POST.get("reason", "")
             to = request.POST.get("to", "")
             to = request.POST.get("cursor", "").strip() if to == CURSOR else to
-            if request.POST.get("seen", "") != _seen(trigger):
-                context["refusal"], status = _moved_on(trigger), 409
+            if moved := self.moved_on(trigger, request.POST.get("seen", "")):
+                context["refusal"], status = moved, 409
             else:
                 try:
                     services.rebase(
@@ -100,9 +105,9 @@ class TriggerPages(PageAdmin):
                     context["refusal"], status = refused.message, refused.status
                 else:
                     messages.success(request, f"{trigger.trigger_id} goes on from where you put it.")
-                    return HttpResponseRedirect(_url(trigger))
+                    return HttpResponseRedirect(url_of(trigger))
         trigger = self.find(str(pk))
-        context |= {"seen": _seen(trigger), "choices": (NOW, BEGINNING, CURSOR)}
+        context |= {"seen": str(trigger.revision), "choices": (NOW, BEGINNING, CURSOR)}
         return self._answer(request, trigger, "rebase", f"Rebase {trigger.trigger_id}", context, status)
 
     def replay_view(self, request: HttpRequest, pk: int) -> HttpResponse:
@@ -139,7 +144,7 @@ class TriggerPages(PageAdmin):
                     context["refusal"], status = refused.message, refused.status
                 else:
                     messages.success(request, f"Replay {row.number} is ordered; its progress is below.")
-                    return HttpResponseRedirect(_url(trigger) + "#replays")
+                    return HttpResponseRedirect(url_of(trigger) + "#replays")
         newest = TriggerReplay.objects.filter(trigger=trigger).order_by("-number").first()
         context["seen"] = newest.number if newest else 0
         return self._answer(request, trigger, "replay", f"Replay {trigger.trigger_id}", context, status)
@@ -155,23 +160,19 @@ class TriggerPages(PageAdmin):
             except ApiError as refused:
                 return self.page_of(request, trigger, refusal=refused.message, status=refused.status)
             messages.success(request, f"Replay {number} is ended where it stood; the work it made stays.")
-        return HttpResponseRedirect(_url(trigger) + "#replays")
-
-    def page_of(
-        self, request: HttpRequest, trigger: Trigger, *, refusal: str | None = None, status: int = 200
-    ) -> HttpResponse:
-        """Show the trigger's own page."""
-        raise NotImplementedError
+        return HttpResponseRedirect(url_of(trigger) + "#replays")
 
     def _seen(self, request: HttpRequest, pk: int) -> Trigger:
         if not self.has_view_permission(request):
             raise PermissionDenied
-        return self.find(str(pk))
+        trigger: Trigger = self.find(str(pk))
+        return trigger
 
     def _acted_on(self, request: HttpRequest, pk: int) -> Trigger:
         if not request.user.has_perm(ACT):
             raise PermissionDenied
-        return self.find(str(pk))
+        trigger: Trigger = self.find(str(pk))
+        return trigger
 
     def _answer(
         self, request: HttpRequest, trigger: Trigger, name: str, title: str, context: dict[str, Any], status: int
@@ -187,19 +188,9 @@ class TriggerPages(PageAdmin):
         return TemplateResponse(request, f"admin/triggers/trigger/{name}.html", around, status=status)
 
 
-def _url(trigger: Trigger) -> str:
+def url_of(trigger: Trigger) -> str:
+    """Return the address of a trigger's page."""
     return reverse("admin:triggers_trigger_change", args=[trigger.pk])
-
-
-def _seen(trigger: Trigger) -> str:
-    return f"{trigger.revision}"
-
-
-def _moved_on(trigger: Trigger) -> str:
-    return (
-        f"Nothing was done: the trigger has changed since the page was shown. It is at revision {trigger.revision} and "
-        f"{trigger.state} now; look at it and decide again."
-    )
 
 
 def _history(trigger: Trigger) -> dict[str, Any]:

@@ -2,15 +2,14 @@
 
 from typing import Any
 
-from django.contrib import admin, messages
+from django.contrib import admin
 from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
-from django.urls import URLPattern, path, reverse
 
-from apps.http.errors import ApiError
-from apps.http.pages.readonly import PageAdmin, numbered
+from apps.http.pages.acting import ActingAdmin
+from apps.http.pages.readonly import numbered
 from apps.keys.console import acting, namespace_choice
 from apps.triggers import services
 from apps.triggers.models import TriggerQuarantine
@@ -20,8 +19,11 @@ ACT = "triggers.change_trigger"
 
 
 @admin.register(TriggerQuarantine)
-class TriggerQuarantineAdmin(PageAdmin):
+class TriggerQuarantineAdmin(ActingAdmin):
     """Changes that stand aside, of one namespace: those that wait for somebody, or all there ever were."""
+
+    act_permission = ACT
+    acts = ("retry", "skip")
 
     change_list_template = "admin/triggers/triggerquarantine/list.html"
     list_display = ["record_key"]
@@ -45,49 +47,27 @@ class TriggerQuarantineAdmin(PageAdmin):
         context = {"title": "Quarantine", "all_of_it": request.all_of_it}  # type: ignore[attr-defined]
         return super().changelist_view(request, {**context, **(extra_context or {})})
 
-    def get_urls(self) -> list[URLPattern]:
-        """Add what can be done with one."""
-        act = self.admin_site.admin_view(self.act_view)
-        return [path("<int:pk>/do/<str:action>/", act, name="triggers_triggerquarantine_act"), *super().get_urls()]
-
-    def show(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        """Show one change that stands aside."""
-        return self._page(request, self._find(object_id))
-
-    def act_view(self, request: HttpRequest, pk: int, action: str) -> HttpResponse:
-        """Retry the change or pass it over; one that somebody has seen to meanwhile is explained."""
-        if not request.user.has_perm(ACT):
-            raise PermissionDenied
-        if action not in ("retry", "skip"):
-            raise Http404("there is no such action")
-        row = self._find(str(pk))
-        here = reverse("admin:triggers_triggerquarantine_change", args=[row.pk])
-        if request.method != "POST":
-            return HttpResponseRedirect(here)
-        named = (row.namespace, row.trigger.trigger_id, f"{row.instance_id}:{row.sequence}")
-        reason = request.POST.get("reason", "").strip()
-        try:
-            if action == "retry":
-                made = services.retry(*named, by=acting(request), now_ms=now_ms(), reason=reason)
-                done = f"The change is work now: {made.workload_id}."
-            else:
-                services.skip(*named, by=acting(request), now_ms=now_ms(), reason=reason)
-                done = "The change is given up: it makes no work."
-        except ApiError as refused:
-            return self._page(request, self._find(str(pk)), refusal=refused)
-        messages.success(request, done)
-        return HttpResponseRedirect(here)
-
-    def _find(self, object_id: str) -> TriggerQuarantine:
+    def find(self, object_id: str) -> TriggerQuarantine:
+        """Return the change. Raises Http404."""
         return numbered(TriggerQuarantine.objects.select_related("trigger"), object_id, "change in quarantine")
 
-    def _page(self, request: HttpRequest, row: TriggerQuarantine, *, refusal: ApiError | None = None) -> HttpResponse:
+    def act(self, request: HttpRequest, row: TriggerQuarantine, action: str, reason: str) -> str:
+        """Retry the change or pass it over."""
+        named = (row.namespace, row.trigger.trigger_id, f"{row.instance_id}:{row.sequence}")
+        if action == "skip":
+            services.skip(*named, by=acting(request), now_ms=now_ms(), reason=reason)
+            return "The change is given up: it makes no work."
+        made = services.retry(*named, by=acting(request), now_ms=now_ms(), reason=reason)
+        return f"The change is work now: {made.workload_id}."
+
+    def page_of(
+        self, request: HttpRequest, row: TriggerQuarantine, *, refusal: str | None = None, status: int = 200
+    ) -> HttpResponse:
+        """Return the page of one change that stands aside."""
         if not self.has_view_permission(request):
             raise PermissionDenied
-        refused = None
-        if refusal is not None:
-            seen_to = " It was seen to meanwhile; how it stands is below." if row.resolved_at_ms is not None else ""
-            refused = refusal.message + seen_to
+        if refusal is not None and row.resolved_at_ms is not None:
+            refusal += " It was seen to meanwhile; how it stands is below."
         context = {
             **self.admin_site.each_context(request),
             "title": row.record_key,
@@ -95,8 +75,6 @@ class TriggerQuarantineAdmin(PageAdmin):
             "row": row,
             "change_id": f"{row.instance_id}:{row.sequence}",
             "may_act": request.user.has_perm(ACT) and row.resolved_at_ms is None,
-            "refusal": refused,
+            "refusal": refusal,
         }
-        # What is not there any more was there when the page was shown: that is a conflict, not a wrong address.
-        status = 200 if refusal is None else 409 if refusal.status == 404 else refusal.status
         return TemplateResponse(request, "admin/triggers/triggerquarantine/one.html", context, status=status)

@@ -7,7 +7,7 @@ from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
 from django.db.models import Count, OuterRef, QuerySet, Subquery, Value
 from django.db.models.functions import Concat
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 
@@ -15,7 +15,7 @@ from apps.http.errors import ApiError
 from apps.http.pages.readonly import numbered
 from apps.keys.console import acting, namespace_choice
 from apps.triggers import services
-from apps.triggers.admin.pages import TriggerPages
+from apps.triggers.admin.pages import TriggerPages, url_of
 from apps.triggers.definition import BEGINNING, NOW, of_trigger
 from apps.triggers.forms import TriggerForm, initial_of
 from apps.triggers.models import Trigger, TriggerQuarantine
@@ -31,11 +31,6 @@ PROVENANCE = "state_change:"
 MAX_SHOWN = 20
 MAX_CAPABILITY_CHOICES = 200
 MAX_PAUSE_MINUTES = 366 * 24 * 60
-
-
-def trigger_url(trigger: Trigger) -> str:
-    """Return the address of a trigger's page."""
-    return reverse("admin:triggers_trigger_change", args=[trigger.pk])
 
 
 def _enable(request: HttpRequest, trigger: Trigger, reason: str) -> Trigger:
@@ -93,6 +88,9 @@ OFFERED = {
 class TriggerAdmin(TriggerPages):
     """The triggers of one namespace at a time."""
 
+    act_permission = ACT
+    acts = ACTIONS
+
     change_list_template = "admin/triggers/trigger/list.html"
     list_display = ["trigger_id"]
     list_display_links = None
@@ -130,13 +128,9 @@ class TriggerAdmin(TriggerPages):
         return super().changelist_view(request, {**context, **(extra_context or {})})
 
     def get_urls(self) -> list[URLPattern]:
-        """Add the form for an existing trigger and the actions."""
-        site = self.admin_site
-        own = [
-            path("<int:pk>/edit/", site.admin_view(self.edit_view), name="triggers_trigger_edit"),
-            path("<int:pk>/do/<str:action>/", site.admin_view(self.act_view), name="triggers_trigger_act"),
-        ]
-        return [*own, *self.pages(), *super().get_urls()]
+        """Add the form for an existing trigger and the pages beside its own."""
+        edit = path("<int:pk>/edit/", self.admin_site.admin_view(self.edit_view), name="triggers_trigger_edit")
+        return [edit, *self.pages(), *super().get_urls()]
 
     def add_view(
         self, request: HttpRequest, form_url: str = "", extra_context: dict[str, Any] | None = None
@@ -152,29 +146,14 @@ class TriggerAdmin(TriggerPages):
             raise PermissionDenied
         return self._form(request, self.find(str(pk)))
 
-    def show(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        """Show one trigger."""
-        return self.page_of(request, self.find(object_id))
-
-    def act_view(self, request: HttpRequest, pk: int, action: str) -> HttpResponse:
-        """Do one of ACTIONS, where the trigger is still as the page showed it."""
-        if not request.user.has_perm(ACT):
-            raise PermissionDenied
-        if action not in ACTIONS:
-            raise Http404
-        trigger = self.find(str(pk))
-        if request.method != "POST":
-            return HttpResponseRedirect(trigger_url(trigger))
-        if request.POST.get("seen", "") != str(trigger.revision):
-            return self.page_of(request, trigger, refusal=_moved_on(trigger), status=409)
+    def act(self, request: HttpRequest, trigger: Trigger, action: str, reason: str) -> str:
+        """Do one of ACTIONS."""
         run, outcome = ACTIONS[action]
-        try:
-            after = run(request, trigger, request.POST.get("reason", "").strip())
-        except ApiError as refused:
-            return self.page_of(request, self.find(str(pk)), refusal=refused.message, status=refused.status)
-        messages.success(request, f"{after.trigger_id} {outcome}.")
-        listed = reverse("admin:triggers_trigger_changelist")
-        return HttpResponseRedirect(listed if action == "archive" else trigger_url(after))
+        return f"{run(request, trigger, reason).trigger_id} {outcome}."
+
+    def after(self, action: str) -> str:
+        """One that is archived stands in no list."""
+        return reverse("admin:triggers_trigger_changelist") if action == "archive" else ""
 
     def find(self, object_id: str) -> Trigger:
         """Return the trigger. Raises Http404."""
@@ -187,9 +166,9 @@ class TriggerAdmin(TriggerPages):
         status, tried = 200, None
         if request.method == "POST":
             status = 422
-            if trigger and request.POST.get("seen", "") != str(trigger.revision):
+            if trigger and (moved := self.moved_on(trigger, request.POST.get("seen", ""))):
                 status = 409
-                form.add_error(None, _moved_on(trigger))
+                form.add_error(None, moved)
             elif form.is_valid() and "try" in request.POST:
                 tried, status = self._tried(request, namespace, form)
             elif form.is_valid():
@@ -201,7 +180,7 @@ class TriggerAdmin(TriggerPages):
                 else:
                     done = "is defined" if defined.created else "is changed" if defined.changed else "says that already"
                     messages.success(request, f"{defined.trigger.trigger_id} {done}.")
-                    return HttpResponseRedirect(trigger_url(defined.trigger))
+                    return HttpResponseRedirect(url_of(defined.trigger))
         context = {
             **self.admin_site.each_context(request),
             "title": f"Change {trigger.trigger_id}" if trigger else "Define a trigger",
@@ -252,10 +231,3 @@ class TriggerAdmin(TriggerPages):
             "api_url": request.build_absolute_uri(f"/v1/triggers/{trigger.trigger_id}"),
         }
         return TemplateResponse(request, "admin/triggers/trigger/one.html", context, status=status)
-
-
-def _moved_on(trigger: Trigger) -> str:
-    return (
-        f"Nothing was done: the trigger has changed since the page was shown. It is at revision {trigger.revision} and "
-        f"{trigger.state} now; look at it and decide again."
-    )

@@ -4,16 +4,15 @@ from datetime import datetime
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from django.contrib import admin, messages
+from django.contrib import admin
 from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
-from django.urls import URLPattern, path, reverse
 
-from apps.http.errors import ApiError
+from apps.http.pages.acting import ActingAdmin
 from apps.http.pages.display import instant
-from apps.http.pages.readonly import PageAdmin, numbered
+from apps.http.pages.readonly import numbered
 from apps.keys.console import acting, namespace_choice
 from apps.workloads import cron, limits
 from apps.workloads.clock import now_ms
@@ -27,8 +26,11 @@ OUTCOMES = {"pause": "lets its due times pass now", "resume": "goes on from now"
 
 
 @admin.register(Schedule)
-class ScheduleAdmin(PageAdmin):
-    """The schedules of one namespace."""
+class ScheduleAdmin(ActingAdmin):
+    """The schedules of one namespace; each is paused and resumed."""
+
+    act_permission = ACT
+    acts = OUTCOMES
 
     change_list_template = "admin/workloads/schedule/list.html"
     list_display = ["schedule_id"]
@@ -45,46 +47,29 @@ class ScheduleAdmin(PageAdmin):
         """Show the list."""
         return super().changelist_view(request, {"title": "Schedules", **(extra_context or {})})
 
-    def get_urls(self) -> list[URLPattern]:
-        """Add what can be done with a schedule."""
-        act = self.admin_site.admin_view(self.act_view)
-        return [path("<int:pk>/do/<str:action>/", act, name="workloads_schedule_act"), *super().get_urls()]
-
-    def show(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        """Show one schedule."""
-        return self._page(request, self._find(object_id))
-
-    def act_view(self, request: HttpRequest, pk: int, action: str) -> HttpResponse:
-        """Pause or resume, where the schedule is still as the page showed it."""
-        if not request.user.has_perm(ACT):
-            raise PermissionDenied
-        if action not in OUTCOMES:
-            raise Http404("there is no such action")
-        schedule = self._find(str(pk))
-        here = reverse("admin:workloads_schedule_change", args=[schedule.pk])
-        if request.method != "POST":
-            return HttpResponseRedirect(here)
-        if request.POST.get("seen", "") != str(schedule.revision):
-            moved = (
-                "Nothing was done: the schedule has changed since the page was shown. It is at revision "
-                f"{schedule.revision} and {schedule.state} now; look at it and decide again."
-            )
-            return self._page(request, schedule, refusal=moved, status=409)
-        run = scheduling.pause if action == "pause" else scheduling.resume
-        reason = request.POST.get("reason", "")
-        try:
-            run(schedule.namespace, schedule.schedule_id, by=acting(request), now_ms=now_ms(), reason=reason)
-        except ApiError as refused:
-            return self._page(request, self._find(str(pk)), refusal=refused.message, status=refused.status)
-        messages.success(request, f"{schedule.schedule_id} {OUTCOMES[action]}.")
-        return HttpResponseRedirect(here)
-
-    def _find(self, object_id: str) -> Schedule:
+    def find(self, object_id: str) -> Schedule:
+        """Return the schedule. Raises Http404."""
         return numbered(Schedule.objects.all(), object_id, "schedule")
 
-    def _page(
+    def moved_on(self, schedule: Schedule, seen: str) -> str:
+        """Tell how the schedule stands, where its revision is not the one that was seen."""
+        if seen == str(schedule.revision):
+            return ""
+        return (
+            "Nothing was done: the schedule has changed since the page was shown. It is at revision "
+            f"{schedule.revision} and {schedule.state} now; look at it and decide again."
+        )
+
+    def act(self, request: HttpRequest, schedule: Schedule, action: str, reason: str) -> str:
+        """Pause or resume."""
+        run = scheduling.pause if action == "pause" else scheduling.resume
+        run(schedule.namespace, schedule.schedule_id, by=acting(request), now_ms=now_ms(), reason=reason)
+        return f"{schedule.schedule_id} {OUTCOMES[action]}."
+
+    def page_of(
         self, request: HttpRequest, schedule: Schedule, *, refusal: str | None = None, status: int = 200
     ) -> HttpResponse:
+        """Return the page of one schedule."""
         if not self.has_view_permission(request):
             raise PermissionDenied
         made = Workload.objects.filter(

@@ -2,14 +2,14 @@
 
 from typing import Any
 
-from django.contrib import admin, messages
+from django.contrib import admin
 from django.core.exceptions import PermissionDenied
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
-from django.urls import URLPattern, path, reverse
+from django.urls import reverse
 
-from apps.http.errors import ApiError
-from apps.http.pages.readonly import PageAdmin, numbered
+from apps.http.pages.acting import ActingAdmin
+from apps.http.pages.readonly import numbered
 from apps.keys.audit.models import AuditEvent
 from apps.keys.console import acting
 from apps.workloads.clock import now_ms
@@ -28,58 +28,43 @@ OUTCOMES = {
 
 
 @admin.register(RegisteredWorker)
-class RegisteredWorkerAdmin(PageAdmin):
+class RegisteredWorkerAdmin(ActingAdmin):
     """Registered workers; the list is the page of all workers, our own processes among them."""
+
+    act_permission = ACT
+    acts = OUTCOMES
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         """Go to the page of all workers."""
         return HttpResponseRedirect(reverse("admin:workers"))
 
-    def get_urls(self) -> list[URLPattern]:
-        """Add what can be done with a worker."""
-        act = self.admin_site.admin_view(self.act_view)
-        return [path("<int:pk>/do/<str:action>/", act, name="workloads_registeredworker_act"), *super().get_urls()]
-
-    def show(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        """Show one worker."""
-        return self._page(request, self._find(object_id))
-
-    def act_view(self, request: HttpRequest, pk: int, action: str) -> HttpResponse:
-        """Drain, recover or forget the worker, where it is still the incarnation and state that the page showed."""
-        if not request.user.has_perm(ACT):
-            raise PermissionDenied
-        if action not in OUTCOMES:
-            raise Http404("there is no such action")
-        worker = self._find(str(pk))
-        here = reverse("admin:workloads_registeredworker_change", args=[worker.pk])
-        if request.method != "POST":
-            return HttpResponseRedirect(here)
-        if request.POST.get("seen", "") != _seen(worker):
-            moved = (
-                "Nothing was done: the worker has changed since the page was shown. It is "
-                f"{worker.lifecycle.lower()} now, as {worker.incarnation_id}; look at it and decide again."
-            )
-            return self._page(request, worker, refusal=moved, status=409)
-        run = {"drain": registry.drain, "recover": registry.recover, "remove": registry.remove}[action]
-        try:
-            run(
-                worker.namespace,
-                worker.worker_id,
-                by=acting(request),
-                now_ms=now_ms(),
-                reason=request.POST.get("reason", "").strip(),
-            )
-        except ApiError as refused:
-            return self._page(request, worker, refusal=refused.message, status=refused.status)
-        messages.success(request, f"{worker.worker_id} {OUTCOMES[action]}.")
-        return HttpResponseRedirect(reverse("admin:workers") if action == "remove" else here)
-
-    def _find(self, object_id: str) -> RegisteredWorker:
+    def find(self, object_id: str) -> RegisteredWorker:
+        """Return the worker. Raises Http404."""
         return numbered(RegisteredWorker.objects.all(), object_id, "worker")
 
-    def _page(
+    def moved_on(self, worker: RegisteredWorker, seen: str) -> str:
+        """Tell how the worker stands, where it is another incarnation or in another state than was seen."""
+        if seen == _seen(worker):
+            return ""
+        return (
+            "Nothing was done: the worker has changed since the page was shown. It is "
+            f"{worker.lifecycle.lower()} now, as {worker.incarnation_id}; look at it and decide again."
+        )
+
+    def act(self, request: HttpRequest, worker: RegisteredWorker, action: str, reason: str) -> str:
+        """Drain, recover or forget it."""
+        run = {"drain": registry.drain, "recover": registry.recover, "remove": registry.remove}[action]
+        run(worker.namespace, worker.worker_id, by=acting(request), now_ms=now_ms(), reason=reason)
+        return f"{worker.worker_id} {OUTCOMES[action]}."
+
+    def after(self, action: str) -> str:
+        """One that is forgotten has no page any more."""
+        return reverse("admin:workers") if action == "remove" else ""
+
+    def page_of(
         self, request: HttpRequest, worker: RegisteredWorker, *, refusal: str | None = None, status: int = 200
     ) -> HttpResponse:
+        """Return the page of one worker."""
         if not self.has_view_permission(request):
             raise PermissionDenied
         held = Workload.objects.filter(namespace=worker.namespace, worker_id=worker.worker_id)

@@ -36,9 +36,10 @@ class WorkerProcess(models.Model):
 
 
 class UpkeepRun(models.Model):
-    """One compaction or backup that was begun: who, when, how it ended, and its report. The newest are kept.
+    """One compaction, backup or verification that was begun: who, when, how it ended, its report. The newest are kept.
 
     `report` is the JSON of what was done; `ended_at_ms` is null while it runs, and for ever where its process died.
+    `done_bytes` of about `total_bytes` is how far it has come, where it tells.
     """
 
     class Kind(models.TextChoices):
@@ -46,6 +47,7 @@ class UpkeepRun(models.Model):
 
         COMPACTION = "compaction", "compaction"
         BACKUP = "backup", "backup"
+        VERIFICATION = "verification", "verification of a backup"
 
     class Outcome(models.TextChoices):
         """How it ended."""
@@ -61,11 +63,15 @@ class UpkeepRun(models.Model):
     outcome = models.CharField(max_length=16, choices=Outcome.choices, blank=True, default="")
     message = models.CharField(max_length=1_000, blank=True, default="")
     report = models.TextField(blank=True, default="")
+    done_bytes = models.BigIntegerField(default=0)
+    total_bytes = models.BigIntegerField(default=0)
 
     class Meta:
         ordering = ["-id"]
         constraints = [
-            models.CheckConstraint(condition=models.Q(kind__in=["compaction", "backup"]), name="upkeep_kind_known"),
+            models.CheckConstraint(
+                condition=models.Q(kind__in=["compaction", "backup", "verification"]), name="upkeep_kind_known"
+            ),
             models.CheckConstraint(
                 condition=models.Q(ended_at_ms__isnull=True, outcome="")
                 | models.Q(ended_at_ms__isnull=False, outcome__in=["done", "failed"]),

@@ -1,14 +1,18 @@
 """Rows of every kind that the console shows, each made by its service."""
 
+from pathlib import Path
+
 from apps.keys import people
 from apps.keys.models import Operator
 from apps.keys.principal import operator
+from apps.operations.services.backups.bundle import DATABASES, MANIFEST, STORES, Bundle, StoreEntry, encode
 from apps.workloads import bulk, errors, services
 from apps.workloads.clock import now_ms
 from apps.workloads.commands import Fence, Subject, WorkerRegistration
 from apps.workloads.models import BulkOrder, RefusedWord, RegisteredWorker, Schedule, Workload
 from apps.workloads.services import registry, scheduling
 from apps.workloads.states import BulkAction
+from feltdb_engine.bundle import FileEntry
 
 
 def a_bulk_order(namespace: str, name: str = "admin") -> BulkOrder:
@@ -58,3 +62,20 @@ def a_schedule(namespace: str, at_ms: int, schedule_id: str = "nightly") -> Sche
     return scheduling.define(
         definition, by=operator("tests"), requested_by=Subject(kind="human", id="tests"), now_ms=at_ms
     ).schedule
+
+
+def a_backup(folder: Path, name: str, namespace: str) -> str:
+    """Put a backup among the others that says it holds one store, and return its name; its files are not there."""
+    store = StoreEntry(name=namespace, store_id="s", instance_id="i", sequence=2**53 + 1)
+    files = [f"{STORES}/{namespace}/MANIFEST.json", DATABASES["sqlite"]]
+    made = Bundle(
+        made_at_ms=now_ms(),
+        version="1.0",
+        database="sqlite",
+        migrations=("keys.0001_initial",),
+        stores=(store,),
+        files=tuple(FileEntry(name=each, size=1_000, sha256="0" * 64) for each in files),
+    )
+    (folder / name).mkdir(parents=True)
+    (folder / name / MANIFEST).write_bytes(encode(made))
+    return name

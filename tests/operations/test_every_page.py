@@ -16,6 +16,7 @@ from apps.operations.services.roles import Role, ensure_roles
 from apps.state import stores
 from feltdb_engine.model import Actor, Mutation
 from tests.operations.every_page import Samples
+from tests.operations.rows import a_backup
 from tests.operations.test_pages import check_is_strict
 
 MAX_QUERIES = 15
@@ -24,6 +25,8 @@ LONG_NAME = ".".join(["a"] * 200)
 """200 levels."""
 
 ACTIONS_ONLY = {
+    "backup_run",
+    "backup_verify",
     "compaction_run",
     "storage_acknowledge",
     "keys_humansession_end",
@@ -50,7 +53,9 @@ ACTIONS_ONLY = {
 
 
 @pytest.fixture
-def samples(one_of_each: dict[Any, Any], namespace: str, data_dir: Any, make_dead: Any, make_key: Any) -> Samples:
+def samples(
+    one_of_each: dict[Any, Any], namespace: str, data_dir: Any, make_dead: Any, make_key: Any, settings: Any
+) -> Samples:
     from apps.keys.models import ApiKey, HumanSession, IssuedGrant, Namespace, Operator
     from apps.triggers.models import Trigger, TriggerQuarantine
     from apps.workloads.models import BulkOrder, RegisteredWorker, Schedule, Workload
@@ -66,6 +71,9 @@ def samples(one_of_each: dict[Any, Any], namespace: str, data_dir: Any, make_dea
         opened.commit([put], transaction_id=f"tx {HOSTILE} {number}", actor=actor)
     opened.activate_contract({"collections": {"c": {"schema": {"type": "object", "title": HOSTILE}}}})
     Operator.objects.filter(pk=rows[Operator].pk).update(username="admin")
+    settings.BACKUP_DIR = data_dir / "backups"
+    for name in ("broken", HOSTILE):
+        (settings.BACKUP_DIR / name).mkdir(parents=True)
     one: dict[str, Any] = {"collection": "c", "id": HOSTILE}
     own: dict[str, tuple[list[Any], list[dict[str, Any]]]] = {
         "index": ([], [{}]),
@@ -86,6 +94,9 @@ def samples(one_of_each: dict[Any, Any], namespace: str, data_dir: Any, make_dea
             name: ([], [{}])
             for name in ("contract", "doctor", "overload", "capacity", "rates", "compaction", "compaction_run")
         },
+        **{name: ([], [{}]) for name in ("backups", "backup_run", "backup_verify")},
+        "backup": ([], [{"name": a_backup(settings.BACKUP_DIR, "nightly", namespace)}, {"name": "broken"}]),
+        **{},
         "ledger": ([], [{}, {"key": "hostile"}, {"key": f"tx {HOSTILE} 1"}, {"key": HOSTILE}]),
         "dead_letters": ([], [{}]),
         "workers": ([], [{}]),

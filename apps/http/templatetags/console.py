@@ -56,7 +56,7 @@ def moment(ms: int | None) -> SafeString | str:
 
 
 @register.simple_tag(takes_context=True)
-def link(context: Context, name: str, *arguments: Any, **parameters: Any) -> str:
+def link(context: Context, name: str, /, *arguments: Any, **parameters: Any) -> str:
     """Return the address of a page about the namespace at hand, complete: it leads there for whoever opens it.
 
     Parameters that are None or empty are left out.

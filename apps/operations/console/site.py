@@ -12,6 +12,7 @@ from django.urls import NoReverseMatch, URLPattern, URLResolver, path, reverse
 
 from apps.keys.console import namespace_choice
 from apps.operations.console import (
+    backups,
     changes,
     compaction,
     contract,
@@ -86,6 +87,7 @@ NAVIGATION: Sequence[tuple[str, Sequence[Entry]]] = (
             Entry(label="Load", url_name="overload", permission="keys.view_namespace"),
             Entry(label="Storage", url_name="storage", permission="keys.view_namespace"),
             Entry(label="Compaction", url_name="compaction", permission="keys.view_namespace"),
+            Entry(label="Backups", url_name="backups", permission="keys.view_namespace"),
             Entry(label="Capacity", url_name="capacity", permission="keys.view_namespace"),
         ),
     ),
@@ -139,6 +141,10 @@ class ConsoleSite(AdminSite):
             path("load/", self._page(instance.overload), name="overload"),
             path("compaction/", self._page(compaction.page), name="compaction"),
             path("compaction/run/", self._page(compaction.run), name="compaction_run"),
+            path("backups/", self._page(backups.page), name="backups"),
+            path("backups/one/", self._page(backups.one), name="backup"),
+            path("backups/run/", self._page(backups.run), name="backup_run"),
+            path("backups/verify/", self._page(backups.verify), name="backup_verify"),
             path("capacity/", self._page(instance.room), name="capacity"),
             path("rates/", self._page(instance.rates), name="rates"),
             path("search/", self._page(search.page), name="search"),

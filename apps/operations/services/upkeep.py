@@ -1,15 +1,17 @@
-"""The runs of compactions and backups: noted when they begin and when they end, so that people see both.
+"""The runs of compactions and backups: noted when they begin, how far they come, how they end, for people to see.
 
 A run is noted in the control plane and never stands in the way of the work itself.
 """
 
 import json
+import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, is_dataclass
 from typing import Any
 
 from django.conf import settings
+from django.db import DatabaseError
 
 from apps.keys.principal import Principal
 from apps.operations.models import UpkeepRun
@@ -25,14 +27,24 @@ INSTANCE = "instance"
 MAX_TEXT_CHARS = 1_000
 MAX_ACTOR_CHARS = 200
 HOUR_MS = 3_600_000
+TOLD_EVERY_S = 1.0
 
 
 @dataclass(slots=True)
 class Running:
-    """A run at work: whoever does it puts its report here."""
+    """A run at work: whoever does it puts its report here, and tells how far it has come."""
 
     row: UpkeepRun
     report: Any = None
+    _next_at: float = 0.0
+
+    def tell(self, done: int, total: int) -> None:
+        """Note how far it is, in bytes, at most once in TOLD_EVERY_S; what cannot be noted now is told later."""
+        if time.monotonic() < self._next_at:
+            return
+        self._next_at = time.monotonic() + TOLD_EVERY_S
+        with suppress(DatabaseError):
+            UpkeepRun.objects.filter(pk=self.row.pk).update(done_bytes=done, total_bytes=total)
 
 
 @contextmanager
@@ -61,9 +73,9 @@ def _end(row: UpkeepRun, outcome: UpkeepRun.Outcome, *, message: str = "", repor
         same.filter(pk__lt=oldest_kept).delete()
 
 
-def cut_off(message: str) -> None:
-    """End every run that has not ended: its process is known to be gone."""
-    unended = UpkeepRun.objects.filter(ended_at_ms__isnull=True)
+def cut_off(message: str, **of: Any) -> None:
+    """End every run (of that `kind` and `subject`) that has not ended: its process is known to be gone."""
+    unended = UpkeepRun.objects.filter(ended_at_ms__isnull=True, **of)
     unended.update(ended_at_ms=now_ms(), outcome=UpkeepRun.Outcome.FAILED, message=message)
 
 

@@ -19,7 +19,7 @@ from apps.keys.audit.services import record
 from apps.keys.models import Namespace
 from apps.keys.principal import Principal
 from apps.operations.models import UpkeepRun
-from apps.operations.services import upkeep
+from apps.operations.services import turns, upkeep
 from apps.operations.services.backups import bundle as bundles
 from apps.operations.services.backups import databases
 from apps.operations.services.backups.bundle import ARCHIVE, DATABASES, MANIFEST, STORES, Bundle, StoreEntry
@@ -28,8 +28,9 @@ from apps.workloads import retention
 from apps.workloads.clock import now_ms
 from feltdb_engine.beside import beside
 from feltdb_engine.bundle import MANIFEST_NAME, FileEntry
-from feltdb_engine.errors import EngineError, FeedCompacted, PinNotFound, StorageFull
+from feltdb_engine.errors import DestinationExists, EngineError, FeedCompacted, PinNotFound, StorageFull
 from feltdb_engine.files import OSFiles, write_whole
+from feltdb_engine.locks import FileLock
 from feltdb_engine.walk import Progress
 
 PIN_MS = 24 * 3_600_000
@@ -37,21 +38,44 @@ PIN_MS = 24 * 3_600_000
 
 PIN_TRIES = 10
 
+ENDED = "Its process ended before it did; nothing is left of it."
+
 ROOM_LEFT = 64 * 1024**2
 """Bytes that a backup leaves free on its disk."""
 
 
-def create(dest: Path, *, by: Principal, reason: str = "", show: Progress | None = None) -> Bundle:
-    """Make a bundle at `dest`, which must not exist, with its run and audit.
+def create(
+    dest: Path, *, by: Principal, reason: str = "", show: Progress | None = None, turn: FileLock | None = None
+) -> Bundle:
+    """Make a bundle at `dest`, which must not exist, with its run and audit; one at a time.
 
-    Raises ApiError, EngineError (DestinationExists, StorageFull, LogCorrupt, ...), OSError; then nothing is left of it.
+    `turn` is the turn of backups, where the caller has it already; it is given back. Raises ApiError (another is at
+    work, ...), EngineError (DestinationExists, StorageFull, LogCorrupt, ...), OSError; then nothing is left of it.
     """
     dest = dest.absolute()
-    with upkeep.noted(UpkeepRun.Kind.BACKUP, upkeep.INSTANCE, by=by) as running:
-        made = _written(dest, show or (lambda done, total: None))
-        running.report = {**made.document(), "path": str(dest)}
-        record(by, "backup.created", target=str(dest), reason=reason, after={"bytes": made.bytes})
+    held = turn or turns.take(turns.BACKUP)
+    try:
+        upkeep.cut_off(ENDED, kind=UpkeepRun.Kind.BACKUP)
+        with upkeep.noted(UpkeepRun.Kind.BACKUP, upkeep.INSTANCE, by=by) as running:
+
+            def tell(done: int, total: int) -> None:
+                running.tell(done, total)
+                if show is not None:
+                    show(done, total)
+
+            made = _written(dest, tell)
+            running.report = {**made.document(), "path": str(dest)}
+            record(by, "backup.created", target=str(dest), reason=reason, after={"bytes": made.bytes})
+    finally:
+        held.close()
     return made
+
+
+def refuse_beforehand(dest: Path) -> None:
+    """Raise what a backup there would meet at its beginning: DestinationExists, StorageFull."""
+    if os.path.lexists(dest):
+        raise DestinationExists(f"{dest} is there already; choose a name that is not.")
+    _refuse_without_room(dest, _names())
 
 
 def _written(dest: Path, progress: Progress) -> Bundle:

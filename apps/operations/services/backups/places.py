@@ -26,6 +26,11 @@ class Listed:
     bundle: Bundle | None
     trouble: str = ""
 
+    @property
+    def reachable(self) -> bool:
+        """Tell whether it can be named to the commands and pages; anything may lie there."""
+        return NAME.fullmatch(self.name) is not None
+
 
 def new_name(now_ms: int) -> str:
     """Return the name of a backup begun now."""
@@ -43,16 +48,33 @@ def place(name: str) -> Path:
 
 def available() -> Sequence[Listed]:
     """Return what lies in `FELTDB_BACKUP_DIR`, the newest first; those that cannot be believed come last."""
-    folder = Path(settings.BACKUP_DIR)
-    if not folder.is_dir():
-        return []
-    names = sorted(each.name for each in folder.iterdir() if not each.name.startswith("."))[:MAX_LISTED]
-    found = [_listed(folder / name) for name in names]
+    found = [listed(path) for path in sorted(_paths())[:MAX_LISTED]]
     return sorted(found, key=lambda each: (each.bundle is None, -(each.bundle.made_at_ms if each.bundle else 0)))
 
 
-def _listed(path: Path) -> Listed:
+def newest(limit: int) -> tuple[Sequence[Listed], int]:
+    """Return those that were written last, the newest first, and how many there are: only these are read."""
+    paths = _paths()
+    return [listed(path) for path in sorted(paths, key=_written_at, reverse=True)[:limit]], len(paths)
+
+
+def listed(path: Path) -> Listed:
+    """Return what lies there."""
     try:
         return Listed(name=path.name, path=path, bundle=bundle.read(path))
     except (BackupInvalid, OSError) as error:
         return Listed(name=path.name, path=path, bundle=None, trouble=str(error))
+
+
+def _paths() -> list[Path]:
+    folder = Path(settings.BACKUP_DIR)
+    return [each for each in folder.iterdir() if not each.name.startswith(".")] if folder.is_dir() else []
+
+
+def _written_at(path: Path) -> tuple[int, str]:
+    for place_ in (path / bundle.MANIFEST, path):
+        try:
+            return place_.lstat().st_mtime_ns, path.name
+        except OSError:
+            continue
+    return 0, path.name

@@ -151,13 +151,13 @@ def soak(instance: Instance, seconds: float) -> None:
         f"of segments {first.segments}, then {last.segments} in {last.processes} processes"
     )
     print(figures)
+    wrong = settle(instance, key, [usual, half])
+    assert not wrong, wrong
     assert not everyday.troubles, everyday.troubles[:3]
     assert not half.troubles and len(half.acknowledged) > len(half.refused), figures
     assert len(judged) > SAMPLES / 6, figures
     assert grown < GROWTH_BYTES and opened < GROWTH_DESCRIPTORS, figures
     assert last.segments <= segment.OPEN_FILES_MAX * last.processes, figures
-    wrong = settle(instance, key, [usual, half])
-    assert not wrong, wrong
 
 
 def test_memory_and_descriptors_stay_flat_at_half_load(instance: Instance) -> None:

@@ -75,7 +75,7 @@ torture: .venv/.dev ## the long kill, fault and race loops (default 30 minutes: 
 coverage: .venv/.dev ## branch coverage of the storage engine over all processes of its tests; below 98 %, or a line no test reaches and docs/reliability.md does not name, is a failure
 	@scripts/install-package strace "The fault tests"
 	@$(BIN)/coverage erase
-	@$(BIN)/coverage run -m pytest -q -m "not torture" tests/engine
+	@$(BIN)/coverage run -m pytest -q -n "$${FELTDB_TEST_PROCESSES:-2}" --dist worksteal -m "not torture" tests/engine
 	@$(BIN)/coverage combine --quiet
 	@$(BIN)/coverage report
 	@$(BIN)/python -m tests.engine.uncovered

@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,20 +19,11 @@ from feltdb_engine import (
     errors,
     history,
     limits,
-    opening,
     positions,
-    prefix,
-    snapshot,
-    trust,
-    view,
 )
-from feltdb_engine.files import OSFiles
 from feltdb_engine.indexes import Catalogue
 from feltdb_engine.moment import Moment
-from feltdb_engine.recovery import apply_rest
-from tests.engine.hooks import HookedFiles
-from tests.engine.kit import NOTHING, SMALL_SEGMENT, boot, moving, operations, put, vanish
-from tests.engine.remote import Remote
+from tests.engine.kit import NOTHING, moving, put, vanish
 
 
 @contextmanager
@@ -200,101 +190,6 @@ def test_rules_without_their_index_are_never_taken_for_none(store: Store, monkey
         store.commit([put("a:2", {"n": 1})])
 
 
-class FailingSnapshots(OSFiles):
-    """Reading a snapshot fails with this."""
-
-    fault: BaseException | None = None
-
-    def open(self, path: Path, *, create: bool = False) -> Any:
-        if self.fault is not None and path.suffix == snapshot.SUFFIX:
-            raise self.fault
-        return super().open(path, create=create)
-
-
-@pytest.mark.parametrize("fault", [OSError(5, "Input/output error"), KeyboardInterrupt()])
-def test_a_snapshot_that_cannot_be_read_now_may_be_whole_and_is_read_the_next_time(
-    made: Store, fault: BaseException
-) -> None:
-    made.compact(NOTHING, now_ms=1 << 50)
-    told, path = list(operations(made)), made._core.path
-    vanish(made)
-    files = FailingSnapshots()
-    files.fault = fault
-    with pytest.raises((errors.StorageWriteFailed, KeyboardInterrupt)):
-        Store.open(path, host=boot(2), files=files)
-    files.fault = None
-    with Store.open(path, host=boot(2), files=files) as store:
-        assert list(operations(store)) == told and store.count("a") == 10
-        assert store.verify().findings == ()
-
-
-class Interrupted(OSFiles):
-    """Ctrl-C while the trust file is read."""
-
-    def open(self, path: Path, *, create: bool = False) -> Any:
-        if path.name == trust.NAME:
-            raise KeyboardInterrupt
-        return super().open(path, create=create)
-
-
-def test_the_turn_is_let_go_of_where_joining_is_interrupted(store: Store) -> None:
-    """What another process does; the registry would give this one the same store."""
-    with pytest.raises(KeyboardInterrupt):
-        opening.open_core(replace(store._options, files=Interrupted()))
-    store.commit([put("a:1", {})], deadline=time.monotonic() + 5)
-    with Remote(store._core.path) as other:
-        assert other.commit("a:2") == "committed"
-
-
-def test_joining_waits_while_another_opens_and_says_so(store: Store, tmp_path: Path) -> None:
-    path, options = store._core.path, replace(store._options, wait_s=0.05)
-    words = store._core.words
-    words[positions.STATE] = positions.CLOSED
-    with pytest.raises(errors.StoreRebuilding):
-        opening.open_core(options)
-    words[positions.STATE] = positions.LIVE
-    (path / positions.NAME).rename(tmp_path / "positions")
-    with pytest.raises(errors.StoreRebuilding):
-        opening.open_core(options)
-    (tmp_path / "positions").rename(path / positions.NAME)
-    with Remote(path) as other:
-        assert other.commit("a:2") == "committed"
-
-
-def test_joining_waits_for_the_turn_no_longer_than_it_may(store: Store) -> None:
-    turn = store._core.turn
-    turn.take(time.monotonic() + 5)
-    with pytest.raises(errors.DeadlineExceeded):
-        opening.open_core(replace(store._options, wait_s=0.05))
-    turn.give_back()
-    with Remote(store._core.path) as other:
-        assert other.commit("a:2") == "committed"
-
-
-def test_a_damaged_log_whose_reading_is_interrupted_leaves_nothing_behind(
-    made: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = made._core.path
-    made.close()
-    log = min((path / "log").iterdir())
-    data = bytearray(log.read_bytes())
-    data[20_000] ^= 1
-    log.write_bytes(data)
-    (path / "view" / "data.mdb").unlink()
-
-    def interrupted(_core: Any) -> Any:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patched:
-        patched.setattr(prefix.recovery, "apply_rest", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            Store.open(path, host=boot(1), read_only=True)
-    assert prefix.recovery.apply_rest is apply_rest
-    with Store.open(path, host=boot(1), read_only=True) as store:
-        (path / "view" / "data.mdb").unlink(missing_ok=True)
-        assert store.health().storage == "damaged" and store.stats().view_disk_bytes == 0
-
-
 def test_an_error_while_a_moment_begins_leaves_no_read_transaction(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -406,28 +301,76 @@ def test_a_group_that_is_pruned_from_two_sides_is_told_gone(made: Store) -> None
     vanish(made)
 
 
-def test_the_first_key_of_a_view_counts(tmp_path: Path) -> None:
-    """What is counted is what is there, from the first frame on, in every step of a life."""
-    store = Store.open(tmp_path / "s", segment_bytes=SMALL_SEGMENT, files=HookedFiles(lambda _step: None))
+def test_a_feed_goes_on_as_soon_as_somebody_else_has_forced_what_it_waits_for(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    durability = store._durability
+    monkeypatch.setattr(durability, "wait", lambda *_: None)
+    done = store.commit([put("a:1", {})])
 
-    def counted() -> bool:
-        with store._core.view.read() as txn:
-            return bool(txn.get(view.KEYS_KEY) == view.KEYS.pack(txn.stat()["entries"]))
+    def hold(held: threading.Event, _let_go: threading.Event) -> None:
+        with durability._thread:
+            held.set()
+            time.sleep(0.1)
 
-    assert counted()
-    for act in (
-        lambda: store.commit([put("a:1", {}), put("b:1", {})]),
-        lambda: store.commit([put("a:2", {})]),
-        lambda: store.declare_index("a", ["n"]),
-        lambda: store.pin("p", 0, None),
-        lambda: store.activate_contract(CONTRACT),
-        lambda: store.compact(NOTHING, now_ms=1 << 50),
-        lambda: store.unpin("p"),
-        lambda: store.begin_timeline(),
-        lambda: store.acknowledge_recovery(),
-        lambda: store.rebuild_view(),
-        lambda: store.compact(NOTHING, now_ms=1 << 50),
-    ):
-        act()
-        assert counted()
+    with holding(hold):
+        assert durability.head(done.revision, time.monotonic() + 10) == 1
+
+
+def test_who_waits_for_a_change_forces_what_its_writer_did_not(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where the writer was killed before it could."""
+    start = store.head()
+    monkeypatch.setattr(store._durability, "wait", lambda *_: None)
+
+    def late(held: threading.Event, _let_go: threading.Event) -> None:
+        held.set()
+        time.sleep(0.1)
+        store.commit([put("a:1", {})])
+
+    with holding(late):
+        assert store.wait_for_change(start, 10)
+    assert store.head().sequence == 1
+
+
+def test_a_starving_writer_that_was_killed_holds_nobody_up(store: Store) -> None:
+    store._core.words[positions.STARVING] = 1
+    store.commit([put("a:1", {})], deadline=time.monotonic() + 5)
+    assert store._core.words[positions.STARVING] == 0
+
+
+def test_what_is_written_to_faster_than_it_can_be_followed_is_followed_in_the_end(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.commit([put("a:1", {"n": 1})])
+    past = store.snapshot()
+    monkeypatch.setattr(limits, "AS_OF_INSIDE_OPERATIONS", -1)
+    store.commit([put("a:1", {"n": 2})])
+    assert past.get("a:1").value == {"n": 1}  # type: ignore[union-attr]
+
+
+def test_a_sequence_that_the_log_lacks_is_damage_not_absence(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    store.commit([put("a:1", {})])
+    monkeypatch.setattr("feltdb_engine.places.frames_after", lambda *_: iter(()))
+    with pytest.raises(errors.LogCorrupt):
+        store.time_of(1)
+    with pytest.raises(errors.LogCorrupt):
+        store.history("a", "1")
+
+
+def test_a_contract_is_checked_while_one_like_it_is_in_force(tmp_path: Path) -> None:
+    """What both say alike is checked once, and holds all the time."""
+    wider = {"collections": {**CONTRACT["collections"], "b": {"schema": {"required": ["m"]}}}}
+    refused: list[str] = []
+
+    def hook(store: Store, name: str) -> None:
+        if name == "contract proposed" and store.contract().revision == 1:
+            with pytest.raises(errors.ValidationFailed) as fault:
+                store.commit([put("a:2", {"n": 1})])
+            refused.extend(one["rule"] for one in fault.value.details["errors"])
+
+    store = moving(tmp_path / "s", hook)
+    store.commit([put("a:1", {"n": 1}), put("b:1", {"m": 1})])
+    store.activate_contract(CONTRACT)
+    store.activate_contract(wider)
+    assert refused == ["unique"] and store.contract().revision == 2
     store.close()

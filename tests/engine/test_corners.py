@@ -14,7 +14,7 @@ import google_crc32c
 import orjson
 import pytest
 
-from feltdb_engine import Predicate, Store, contract, errors, limits, snapshot, values
+from feltdb_engine import Precondition, Predicate, Store, contract, errors, limits, snapshot, values
 from feltdb_engine import __main__ as command
 from feltdb_engine.answering import encode_cursor
 from feltdb_engine.backup import restore
@@ -306,3 +306,52 @@ def test_progress_without_an_end_says_how_much_was_done(capsys: pytest.CaptureFi
     now[0] = 6.0
     line(9, 10)
     assert capsys.readouterr().err == "7 rows\n90 % (9 of 10 rows)\n"
+
+
+def test_nothing_equals_anything_in_a_record_that_is_not_there(store: Store) -> None:
+    condition = Precondition(collection="a", id="1", predicate="equals", pointer="/n", value=None)
+    with pytest.raises(errors.PreconditionFailed):
+        store.commit([put("a:1", {"n": None})], preconditions=[condition])
+    store.commit([put("a:1", {"n": None})])
+    store.commit([put("a:1", {"n": 1})], preconditions=[condition])
+
+
+def test_a_contract_of_schemas_alone_and_of_large_records_is_looked_at_in_pieces(tmp_path: Path) -> None:
+    store = Store.open(tmp_path / "s", segment_bytes=1 << 23)
+    large = {"body": "x" * 1_040_000}
+    for number in range(10):
+        store.commit([put(f"a:{number}", large)])
+    told: list[tuple[int, int]] = []
+    store.activate_contract(
+        {"collections": {"a": {"schema": {"required": ["body"]}}}},
+        progress=lambda done, total: told.append((done, total)),
+    )
+    assert len({done for done, _ in told}) > 1 and told[-1] == (10, 10)
+    with pytest.raises(errors.ValidationFailed):
+        store.commit([put("a:1", {})])
+    store.close()
+
+
+def test_an_index_that_leaves_too_many_to_sort_is_left_aside(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    store.commit([put(f"a:{n:02d}", {"n": 50 - n}) for n in range(50)])
+    store.declare_index("a", ["n"])
+    where = {"field": "n", "op": "gt", "value": 0}
+    assert store.query("a", where=where, limit=5).plan["access"] == "index"
+    monkeypatch.setattr(limits, "INDEX_SORT_MAX_IDS", 20)
+    found = store.query("a", where=where, limit=5)
+    assert found.plan["access"] == "scan" and [one.id for one in found.records] == ["00", "01", "02", "03", "04"]
+
+
+def test_a_streamed_query_cut_short_before_its_first_record_gives_back_its_cursor(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.commit([put(f"a:{n:02d}", {"n": 50 - n}) for n in range(50)])
+    store.declare_index("a", ["n"])
+    page = store.query("a", order_by=[("n", "asc")], limit=5)
+    monkeypatch.setattr(limits, "SCAN_BUDGET_RECORDS", 0)
+    with pytest.raises(errors.ScanLimitExceeded) as cut:
+        store.query("a", order_by=[("n", "asc")], limit=5, after=page.next_cursor)
+    assert cut.value.details["cursor"] == page.next_cursor
+    with pytest.raises(errors.ScanLimitExceeded) as cut:
+        store.query("a", order_by=[("n", "asc")], limit=5)
+    assert cut.value.details["cursor"] is None

@@ -231,3 +231,30 @@ def test_a_store_that_failed_is_not_asked_to_renew(tmp_path: Path, filled: tuple
     vanish(store)
     with Store.open(tmp_path / "s", host=boot(1)) as store:
         assert told(store)[1:] == expected[1:]
+
+
+def test_how_many_keys_there_are_is_right_in_every_step_of_a_life(tmp_path: Path) -> None:
+    """What is counted is what is there, from the first frame on, in every step of a life."""
+    store = Store.open(tmp_path / "s", segment_bytes=SEGMENT)
+
+    def counted() -> bool:
+        with store._core.view.read() as txn:
+            return bool(txn.get(view.KEYS_KEY) == view.KEYS.pack(txn.stat()["entries"]))
+
+    assert counted()
+    for act in (
+        lambda: store.commit([put("a:1", {}), put("b:1", {"u": 1})]),
+        lambda: store.commit([put("a:2", {})]),
+        lambda: store.declare_index("a", ["n"]),
+        lambda: store.pin("p", 0, None),
+        lambda: store.activate_contract(CONTRACT),
+        lambda: store.compact(NOTHING, now_ms=1 << 50),
+        lambda: store.unpin("p"),
+        lambda: store.begin_timeline(),
+        lambda: store.acknowledge_recovery(),
+        lambda: store.rebuild_view(),
+        lambda: store.compact(NOTHING, now_ms=1 << 50),
+    ):
+        act()
+        assert counted()
+    store.close()

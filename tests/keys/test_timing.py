@@ -27,7 +27,10 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from apps.keys import services, token, verify
+from apps.keys.clock import now_ms
+from apps.keys.models import Operator
 from apps.keys.principal import operator
+from apps.keys.sessions import services as sessions
 from demo.instance import Instance
 
 SAMPLES = 20_000
@@ -158,7 +161,7 @@ def done_for(text: str) -> Counter[Any]:
     digest, compare = hmac.digest, hmac.compare_digest
 
     def line(frame: FrameType, event: str, _: Any) -> Any:
-        if "/apps/keys/" not in frame.f_code.co_filename:
+        if "/apps/keys/" not in frame.f_code.co_filename and "/django/db/" not in frame.f_code.co_filename:
             return None
         done[frame.f_code.co_filename.rpartition("/")[2], frame.f_code.co_name, frame.f_lineno] += event == "line"
         return line
@@ -214,6 +217,26 @@ def test_the_same_is_done_for_every_token_that_is_nobodys(
         assert done_for(next(wrong_secrets(ids))) == unknown
     for _ in range(20):
         assert done_for(next(unknown_ids())) == unknown, "wherever it would stand among those there are"
+
+
+def test_the_same_is_done_for_every_sessions_token_that_is_nobodys(db: None) -> None:
+    def opened(**members: Any) -> str:
+        return sessions.open_session(ada, now_ms=now_ms(), **members).session.pk
+
+    def wrong(session_id: str) -> str:
+        return token.new_token(session_id, sessions.ENVIRONMENT).text
+
+    ada = Operator.objects.create_superuser("ada")
+    ids = [opened(), opened(scopes=["state:read"], namespaces=["default"])]
+    ended, void = sessions.HumanSession.objects.get(pk=opened()), opened()
+    sessions.end(ended, by=operator("tests"), now_ms=now_ms())
+    sessions.HumanSession.objects.filter(pk=void).update(person_mark="another password's")
+    done_for(wrong(token.new_key_id()))  # what is read once for a process is read
+    unknown = done_for(wrong(token.new_key_id()))
+    assert unknown["statement"] == 1
+    assert sum(times for what, times in unknown.items() if what[0] == "compare") == 1
+    for session_id in (*ids, ended.pk, void, *(token.new_key_id() for _ in range(20))):
+        assert done_for(wrong(session_id)) == unknown
 
 
 def test_in_process_an_unknown_id_takes_as_long_as_a_wrong_secret(rotated: list[str], single: list[str]) -> None:

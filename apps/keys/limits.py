@@ -79,7 +79,10 @@ SESSION_MS = 15 * 60_000
 """Milliseconds a person's session lasts: short, since whoever holds its token is that person."""
 
 FAILURE_WINDOW_MS = 5 * 60_000
-"""Milliseconds in which failures to sign in are counted together."""
+"""Milliseconds in which failures to sign in are counted together, whenever they begin."""
+
+FAILURE_STEP_MS = 30_000
+"""Milliseconds of failures that are counted in one row; a failure is forgotten within one such step of its window."""
 
 FAILURES_OF_A_PAIR = 5
 """Failures of one account from one address within a window; more is no mistyping."""

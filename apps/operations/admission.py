@@ -2,7 +2,8 @@
 
 The store takes writes one after the other and Python works on one request at a time, so more requests in flight only
 hide the queue. Health, metrics and status hold no permit and are never refused; the console has permits of its own,
-and so has signing in, which waits for memory-hard hashes: a flood of passwords takes no permit from whoever has a key.
+and so has signing in, at the console too, which waits for memory-hard hashes: a flood of passwords takes no permit from
+whoever has a key and none from whoever is at the console.
 """
 
 import threading
@@ -21,8 +22,8 @@ NEVER_SHED = frozenset(
 )
 """The paths of probes. What they cost is bounded by their own time limits."""
 
-SIGN_IN = "/v1/auth/signin"
-"""The path at which passwords are tried, by whoever wants to."""
+SIGN_IN = frozenset({("POST", "/v1/auth/signin"), ("POST", "/admin/login/")})
+"""Where passwords are tried, by whoever wants to. To see the console's form is the console's own affair."""
 
 CONSOLE_WAIT_S = 1.0
 """A person waits this long for a console permit rather than see a refusal."""
@@ -41,7 +42,7 @@ def lane_of(request: HttpRequest) -> Lane:
     """Return the lane of a request."""
     if request.path_info in NEVER_SHED:
         return Lane.PROBE
-    if request.path_info == SIGN_IN:
+    if (request.method, request.path_info) in SIGN_IN:
         return Lane.SIGN_IN
     return Lane.CONSOLE if is_console(request) else Lane.API
 

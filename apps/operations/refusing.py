@@ -15,7 +15,7 @@ from apps.operations.admission import NEVER_SHED, SIGN_IN, Lane, overloaded
 
 PROBES = frozenset(path.encode() for path in NEVER_SHED)
 CONSOLE = CONSOLE_PREFIX.encode()
-SIGNING_IN = SIGN_IN.encode()
+SIGNING_IN = frozenset((method.encode(), path.encode()) for method, path in SIGN_IN)
 
 
 def busy(*, keep: bool, sign_in: bool = False) -> bytes:

@@ -5,6 +5,7 @@ or is larger than may be gathered, counts as ready, so that the parser or the ap
 """
 
 import re
+from urllib.parse import unquote_to_bytes
 
 MAX_HEAD_BYTES = 64 * 1024
 """Of request line and headers; the parser's own limits are below it."""
@@ -15,6 +16,7 @@ MAX_BODY_BYTES = 17 * 1024 * 1024
 _LENGTH = re.compile(rb"\r\ncontent-length[ \t]*:[ \t]*([^\r\n]*?)[ \t]*(?=\r\n)", re.IGNORECASE)
 _ENCODING = re.compile(rb"\r\ntransfer-encoding[ \t]*:[ \t]*([^\r\n]*?)[ \t]*(?=\r\n)", re.IGNORECASE)
 _EXPECTS = re.compile(rb"\r\nexpect[ \t]*:[ \t]*100-continue[ \t]*(?=\r\n)", re.IGNORECASE)
+_CUT = re.compile(rb"[?#]")
 _CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,8})[ \t]*(?:;[^\r\n]*)?\Z")
 _MAX_CHUNK_LINE_BYTES = 8190
 _MAX_TRAILER_BYTES = 64 * 1024
@@ -108,8 +110,17 @@ class Framing:
         return self.whole or len(buffer) - line_end > _MAX_TRAILER_BYTES
 
 
-def target(buffer: bytearray) -> bytes:
-    """Return the path of the request line, without query; empty where there is none."""
+def target(buffer: bytearray) -> tuple[bytes, bytes]:
+    """Return method and path of the request line; both empty where there is none.
+
+    The path is as the application will see it, however it is spelled: from an absolute target, unescaped, without query
+    or fragment. Else a spelling would choose the threads.
+    """
     line = bytes(buffer[: buffer.find(b"\r\n")])
     parts = line.split(b" ", 2)
-    return parts[1].partition(b"?")[0] if len(parts) == 3 else b""
+    if len(parts) != 3:
+        return b"", b""
+    path = _CUT.split(parts[1], maxsplit=1)[0]
+    if not path.startswith(b"/"):
+        path = b"/" + path.partition(b"://")[2].partition(b"/")[2]
+    return parts[0], unquote_to_bytes(path)

@@ -204,7 +204,7 @@ class WholeRequestWorker(ThreadWorker):  # type: ignore[misc]
         The connection is with the poller, and stays there while it is refused.
         """
         while conn.framing.ready(conn.inbox):
-            pool = self._pool_for(framing.target(conn.inbox))
+            pool = self._pool_for(*framing.target(conn.inbox))
             room = self._working if pool is self.tpool else self._signing_in if pool is self._sign_ins else None
             if room is None or not self._full(room):
                 self._forget(conn)
@@ -246,10 +246,10 @@ class WholeRequestWorker(ThreadWorker):  # type: ignore[misc]
         future = pool.submit(self.handle, conn)
         future.add_done_callback(lambda done: self.method_queue.defer(self.finish_request, conn, done))
 
-    def _pool_for(self, path: bytes) -> Any:
+    def _pool_for(self, method: bytes, path: bytes) -> Any:
         if path in self._refusing.PROBES:
             return self._probes
-        if path == self._refusing.SIGNING_IN:
+        if (method, path) in self._refusing.SIGNING_IN:
             return self._sign_ins
         return self._console if path.startswith(self._refusing.CONSOLE) else self.tpool
 

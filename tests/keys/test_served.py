@@ -13,8 +13,10 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from functools import partial
 from typing import Any
+from urllib.parse import urlencode
 
 import argon2
+import httpx
 import pytest
 
 from demo.instance import Instance, proportional_bytes, session_members
@@ -28,6 +30,13 @@ CALLERS = 100
 FLOOD = 200
 HASH_BYTES = 19 * 1024 * 1024
 CURRENT = "/v1/keys/current"
+TOKEN = "c" * 32
+PASSWORD = "a long enough pass phrase"
+MAKE_PERSON = f"""
+from apps.keys.principal import operator
+from apps.operations.services.operators import Role, create_operator
+create_operator(name="root", password={PASSWORD!r}, role=Role.ADMINISTRATOR, by=operator("tests"))
+"""
 
 
 @pytest.fixture(scope="module")
@@ -255,6 +264,16 @@ def flooded(instance: Instance, attack: Callable[[int], int]) -> list[int]:
     return statuses
 
 
+def at_the_console(instance: Instance) -> httpx.Client:
+    """Return the browser of an administrator who has signed in."""
+    instance.manage("shell", "-c", MAKE_PERSON)
+    browser = httpx.Client(base_url=instance.url, timeout=30)
+    browser.get("/admin/login/")
+    form = {"username": "root", "password": PASSWORD, "csrfmiddlewaretoken": browser.cookies["csrftoken"]}
+    assert browser.post("/admin/login/", data=form).status_code == 302
+    return browser
+
+
 @pytest.mark.parametrize("door", ["imported keys", "passwords"])
 def test_a_flood_of_wrong_secrets_is_refused_while_keys_are_served_and_memory_stays_bounded(
     instance: Instance, admin: Caller, argon2_key: str, door: str
@@ -298,6 +317,51 @@ def test_a_flood_of_wrong_secrets_is_refused_while_keys_are_served_and_memory_st
     assert set(served) <= ({200} if door == "passwords" else {200, 503}) and served.count(200) > 10, served
     # Two hashes at once in each process, and something for the requests themselves.
     assert most[0] - before < WORKERS * 2 * HASH_BYTES + 200 * 1024 * 1024
+
+
+def test_a_flood_of_wrong_passwords_at_the_console_holds_up_neither_keys_nor_who_is_at_the_console(
+    instance: Instance, admin: Caller
+) -> None:
+    browser = at_the_console(instance)
+    service = Caller(instance, new_key(admin, "state:read")["secret"])
+    served: list[int] = []
+    pages: list[int] = []
+    stop = threading.Event()
+
+    def serve() -> None:
+        with service:
+            while not stop.is_set():
+                served.append(service.call()[0])
+
+    def look() -> None:
+        with closing(browser):
+            while not stop.is_set():
+                pages.append(browser.get("/admin/keys/apikey/").status_code)
+
+    def attack(number: int) -> int:
+        address = f"127.0.{1 + number // 200}.{1 + number % 200}"  # as many as no limit on failing of an address ends
+        path = "/admin/login/" if number % 2 else "/%61dmin/login/"
+        made = http.client.HTTPConnection("127.0.0.1", instance.port, timeout=60, source_address=(address, 0))
+        with closing(made) as connection:
+            form = urlencode({"username": f"nobody{number}", "password": "wrong", "csrfmiddlewaretoken": TOKEN})
+            headers = {"Content-Type": "application/x-www-form-urlencoded", "Cookie": f"csrftoken={TOKEN}"}
+            connection.request("POST", path, form, headers)
+            return connection.getresponse().status
+
+    threads = [threading.Thread(target=each) for each in (serve, look)]
+    for thread in threads:
+        thread.start()
+    try:
+        statuses = flooded(instance, attack) + flooded(instance, attack)
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+    assert set(statuses) <= {200, 429, 503} and len(statuses) == 2 * FLOOD, statuses
+    assert statuses.count(503) > FLOOD // 4, "everybody had a turn: this was no flood"
+    assert statuses.count(200) > 0, "no password was looked at: the flood never came to the hash"
+    assert set(served) == {200} and set(pages) == {200}, (served, pages)
+    assert len(served) > 10 and len(pages) > 5, (len(served), len(pages))
 
 
 def test_after_the_flood_the_imported_key_still_opens(instance: Instance, argon2_key: str) -> None:

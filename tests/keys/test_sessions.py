@@ -1,5 +1,6 @@
 """People over HTTP: signing in, what a session may do, how it ends, and how often anybody may fail."""
 
+import contextlib
 import re
 from datetime import timedelta
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
+from apps.http.errors import ApiError
 from apps.keys import clock, limits, verify
 from apps.keys.audit import refusals
 from apps.keys.audit.models import AuditEvent
@@ -132,10 +134,10 @@ def test_after_too_many_failures_of_an_account_from_an_address_not_even_the_righ
         assert sign_in("wrong").status_code == 401
     refused = sign_in()
     assert (refused.status_code, refused.json()["code"]) == (429, "RATE_LIMITED")
-    assert 0 < int(refused["Retry-After"]) <= limits.FAILURE_WINDOW_MS // 1000
+    assert 0 < int(refused["Retry-After"]) <= (limits.FAILURE_WINDOW_MS + limits.FAILURE_STEP_MS) // 1000
     counts = set(FailedSignIn.objects.values_list("kind", "count"))
     assert counts == {(kind, limits.FAILURES_OF_A_PAIR) for kind in attempts.MOST}
-    later = now_ms() + limits.FAILURE_WINDOW_MS
+    later = now_ms() + int(refused["Retry-After"]) * 1000
     assert attempts.signed_in("ada", PASSWORD, address="127.0.0.1", now_ms=later) == ada
 
 
@@ -162,6 +164,47 @@ def test_a_success_clears_the_count_of_its_account_and_address(ada: Operator) ->
     assert sign_in().status_code == 200
     for _ in range(limits.FAILURES_OF_A_PAIR - 1):
         assert sign_in("wrong").status_code == 401
+
+
+def test_no_five_minutes_have_more_failures_than_stated_wherever_they_begin(ada: Operator) -> None:
+    began = now_ms()
+    failed_at: list[int] = []
+    for at in range(began, began + 3 * limits.FAILURE_WINDOW_MS, 7_000):
+        try:
+            assert attempts.signed_in("ada", "wrong", address="127.0.0.1", now_ms=at) is None
+        except ApiError:
+            continue
+        failed_at.append(at)
+    assert len(failed_at) > 2 * limits.FAILURES_OF_A_PAIR
+    for number, at in enumerate(failed_at[: -limits.FAILURES_OF_A_PAIR]):
+        assert failed_at[number + limits.FAILURES_OF_A_PAIR] - at > limits.FAILURE_WINDOW_MS
+
+
+def test_an_attempt_counts_while_its_password_is_looked_at(ada: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
+    at, tried = now_ms(), 0
+
+    def while_looking(*_: Any, **__: Any) -> None:
+        nonlocal tried
+        tried += 1
+        with contextlib.suppress(ApiError):
+            attempts.signed_in("ada", "wrong", address="127.0.0.1", now_ms=at)
+
+    monkeypatch.setattr(attempts, "authenticate", while_looking)
+    assert attempts.signed_in("ada", "wrong", address="127.0.0.1", now_ms=at) is None
+    assert tried == limits.FAILURES_OF_A_PAIR
+
+
+def test_an_attempt_that_had_no_turn_is_no_failure(ada: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_turn(*_: Any, **__: Any) -> None:
+        raise ApiError("SERVICE_OVERLOADED", "full")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(attempts, "authenticate", no_turn)
+        for _ in range(2 * limits.FAILURES_OF_A_PAIR):
+            with pytest.raises(ApiError, match="full"):
+                attempts.signed_in("ada", PASSWORD, address="127.0.0.1", now_ms=now_ms())
+    assert sign_in().status_code == 200
+    assert not FailedSignIn.objects.filter(count__gt=0).exists()
 
 
 def test_counts_of_windows_gone_by_are_dropped(ada: Operator) -> None:

@@ -49,8 +49,8 @@ class Held:
         self.release.wait(10)
         return HttpResponse("done")
 
-    def send(self, path: str = "/v1/revision") -> None:
-        thread = threading.Thread(target=self.middleware, args=(request(path),))
+    def send(self, path: str = "/v1/revision", method: str = "GET") -> None:
+        thread = threading.Thread(target=self.middleware, args=(request(path, method),))
         thread.start()
         self.threads.append(thread)
         assert self.entered.acquire(timeout=5)
@@ -83,7 +83,7 @@ def test_one_request_more_than_the_limit_is_refused_at_once_in_the_references_wo
 
 
 def test_signing_in_takes_no_permit_from_others_and_others_none_from_it(held: Held) -> None:
-    held.send("/v1/auth/signin")
+    held.send("/v1/auth/signin", "POST")
     shed = counted(measures.SHED, lane="sign-in")
     assert held.middleware(request("/v1/auth/signin", "POST")).status_code == 503
     assert counted(measures.SHED, lane="sign-in") == shed + 1
@@ -95,8 +95,13 @@ def test_signing_in_takes_no_permit_from_others_and_others_none_from_it(held: He
     assert held.middleware(request("/v1/auth/signin", "POST")).status_code == 200
 
 
-def test_the_path_of_signing_in_is_the_routes_own() -> None:
-    assert resolve(SIGN_IN).url_name == "auth-signin"
+def test_the_paths_of_signing_in_are_the_routes_own() -> None:
+    assert {resolve(path).url_name for _, path in SIGN_IN} == {"auth-signin", "login"}
+
+
+def test_whoever_signs_in_to_the_console_takes_no_permit_from_whoever_is_there(held: Held) -> None:
+    assert lane_of(request("/admin/login/", "POST")) is Lane.SIGN_IN
+    assert lane_of(request("/admin/login/")) is lane_of(request("/admin/", "POST")) is Lane.CONSOLE
 
 
 def test_overload_is_never_500_and_still_the_servers_side(held: Held) -> None:

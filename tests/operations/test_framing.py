@@ -1,8 +1,11 @@
 """A whole request is told from its bytes, in whatever pieces; what cannot be followed is left to the parser."""
 
 import random
+from urllib.parse import unquote_to_bytes
 
 import pytest
+from gunicorn.config import Config
+from gunicorn.http import RequestParser
 
 from feltsite.serving import framing
 from feltsite.serving.framing import MAX_BODY_BYTES, MAX_HEAD_BYTES, Framing, target
@@ -102,6 +105,22 @@ def test_a_client_that_waits_to_be_told_to_go_on_is_told_once_and_its_header_is_
 
 
 def test_the_path_is_read_from_the_request_line() -> None:
-    assert target(bytearray(b"GET /health?x=1 HTTP/1.1\r\n\r\n")) == b"/health"
-    assert target(bytearray(b"GARBAGE\r\n\r\n")) == b""
-    assert framing.target(bytearray(b"")) == b""
+    assert target(bytearray(b"GET /health?x=1 HTTP/1.1\r\n\r\n")) == (b"GET", b"/health")
+    assert target(bytearray(b"GARBAGE\r\n\r\n")) == (b"", b"")
+    assert framing.target(bytearray(b"")) == (b"", b"")
+
+
+@pytest.mark.parametrize(
+    "spelled",
+    [
+        b"/admin/login/",
+        b"/admin/%6cogin/?next=/",
+        b"/admin/login/#part",
+        b"http://somewhere:80/admin/login/",
+        b"http://somewhere:80/%61dmin/login/?x#y",
+    ],
+)
+def test_the_path_is_the_one_that_the_servers_parser_finds_however_it_is_spelled(spelled: bytes) -> None:
+    sent = b"POST " + spelled + b" HTTP/1.1\r\nHost: x\r\n\r\n"
+    parsed = next(RequestParser(Config(), iter([sent]), None))
+    assert target(bytearray(sent)) == (b"POST", unquote_to_bytes(parsed.path)) == (b"POST", b"/admin/login/")

@@ -38,7 +38,9 @@ class HumanSession(models.Model):
 
 
 class FailedSignIn(models.Model):
-    """How often signing in failed within a window, for an address, an account, or an account from an address.
+    """How often signing in failed within a step of the sliding window, for an address, an account, or both together.
+
+    `window` is the number of the step of `FAILURE_STEP_MS`. An attempt counts while its password is looked at.
 
     `subject` is a digest, so that what somebody typed as a name, which may be a password, is not kept.
     """

@@ -20,7 +20,7 @@ ENVIRONMENT = "session"
 """The word in a session's token where a key's has its environment; no key has it."""
 
 _NOBODYS, _OTHERS = secrets.token_bytes(32), secrets.token_bytes(32)
-"""Compared where there is no session at all, and where the pepper is lost: no digest is ever either, and they differ."""
+"""Compared where there is no session, and where the pepper is lost: no digest is ever either, and they differ."""
 
 # S608: the text is made of names from our own model alone; values are always parameters.
 _TABLE = HumanSession._meta.db_table

@@ -111,6 +111,14 @@ VARIABLES: tuple[Variable, ...] = (
         meaning="days that `manage.py audit prune` keeps events unless told otherwise",
     ),
     Variable(
+        name="FELTDB_GRANT_RETENTION_DAYS",
+        kind="whole",
+        default="90",
+        low=0,
+        high=36_500,
+        meaning="days that a grant is kept after its end before the worker removes it; 0 keeps it for ever",
+    ),
+    Variable(
         name="WEB_WORKERS",
         kind="whole",
         default="2",

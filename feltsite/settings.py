@@ -47,6 +47,9 @@ KEY_PEPPER = env.text("FELTDB_KEY_PEPPER")
 GRANT_KEYS = env.text("FELTDB_GRANT_KEYS")
 # How long `manage.py audit prune` keeps events unless told otherwise.
 AUDIT_RETENTION_DAYS = env.whole("FELTDB_AUDIT_RETENTION_DAYS")
+
+# How long a grant is kept after its end; its id is used for ever.
+GRANT_RETENTION_DAYS = env.whole("FELTDB_GRANT_RETENTION_DAYS")
 KEY_ENVIRONMENT = env.text("FELTDB_KEY_ENVIRONMENT")
 if not re.fullmatch(r"[a-z0-9]{1,16}", KEY_ENVIRONMENT) or KEY_ENVIRONMENT == "session":
     raise ImproperlyConfigured("FELTDB_KEY_ENVIRONMENT is 1 to 16 of a-z and 0-9, and not `session`")

@@ -180,7 +180,7 @@ class KeyUse(models.Model):
 
 # The tables of grants and of the audit trail live beside their own rules.
 from apps.keys.audit.models import AuditEvent  # noqa: E402
-from apps.keys.grants.models import IssuedGrant  # noqa: E402
+from apps.keys.grants.models import IssuedGrant, SpentGrantId  # noqa: E402
 from apps.keys.sessions.models import FailedSignIn, HumanSession  # noqa: E402
 
 __all__ = [
@@ -194,4 +194,5 @@ __all__ = [
     "Namespace",
     "Operator",
     "PepperRecord",
+    "SpentGrantId",
 ]

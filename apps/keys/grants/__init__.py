@@ -6,6 +6,7 @@
     keyring.py    the signing keys, in files                  Ed25519
     signing.py    signature and digest over the signed bytes
     checking.py   one grant against one request: the decision
+    pruning.py    those that ended long ago are removed
     services.py   issue, issue_for, delegate, revoke, verify, read
 
 Not here: who calls (`apps.keys.principal`) and what a key is (`apps.keys.models`).

@@ -33,7 +33,7 @@ from apps.keys.grants.form import GrantSubject, SignedGrant, read_signed
 from apps.keys.grants.holding import check_holds
 from apps.keys.grants.keyring import Ring
 from apps.keys.grants.limits import MAX_DEPTH
-from apps.keys.grants.models import IssuedGrant
+from apps.keys.grants.models import IssuedGrant, SpentGrantId, mark_of
 from apps.keys.grants.resources import SCHEME, check_address
 from apps.keys.grants.signing import check_signature
 from apps.keys.people import principal_of
@@ -120,6 +120,13 @@ def stored(tenant_id: str, grant_id: str) -> IssuedGrant | None:
     return next(iter(found.order_by()[:1]), None)
 
 
+def absent(tenant_id: str, grant_id: str) -> GrantRefused:
+    """Return why there is no record of a grant: it ended long ago and was removed, or there never was one."""
+    if SpentGrantId.objects.filter(pk=mark_of(tenant_id, grant_id)).exists():
+        return GrantExpired("the grant has expired")
+    return GrantInvalid("this server issued no such grant")
+
+
 def why_dead(value: Any, *, ring: Ring, now_ms: int) -> GrantRefused | None:
     """Return why a presented grant holds for nothing any more, or None while it stands."""
     try:
@@ -152,7 +159,7 @@ def _known(signed: SignedGrant) -> IssuedGrant:
     """Return this instance's record of the grant. Raises GrantInvalid for one it never issued."""
     row = stored(signed.grant.tenant_id, signed.grant.id)
     if row is None:
-        raise GrantInvalid("this server issued no such grant")
+        raise absent(signed.grant.tenant_id, signed.grant.id)
     return row
 
 

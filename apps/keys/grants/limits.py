@@ -33,6 +33,9 @@ MAX_CLOCK_SKEW_MS = 2_000
 MAX_BODY_BYTES = 256 * 1024
 """Bytes of a request's body on the grant routes: the largest grant with room around it."""
 
+PRUNE_ROWS = 100
+"""Grants that one transaction removes, and one pass: SQLite has one writer."""
+
 DEFAULT_PAGE = 100
 MAX_PAGE = 1000
 """Grants of one page."""

@@ -1,5 +1,7 @@
 """Grants at rest: each as it was signed, what it came from, and whether it is revoked."""
 
+import hashlib
+
 import orjson
 from django.db import models
 from django.db.models import F, Q
@@ -43,6 +45,7 @@ class IssuedGrant(models.Model):
             models.Index(fields=["namespace", "-id"], name="grants_of_a_namespace"),
             models.Index(fields=["namespace", "subject_kind", "subject_id", "-id"], name="grants_for_a_subject"),
             models.Index(fields=["namespace", "issuer_kind", "issuer_id", "-id"], name="grants_by_an_issuer"),
+            models.Index(fields=["expires_at_ms", "id"], name="grants_by_their_end"),
         ]
         constraints = [
             models.UniqueConstraint(fields=["namespace", "grant_id"], name="grant_id_is_used_once"),
@@ -81,3 +84,20 @@ class IssuedGrant(models.Model):
             return read_signed(orjson.loads(self.document))
         except orjson.JSONDecodeError:
             raise GrantInvalid("the stored grant is damaged") from None
+
+
+class SpentGrantId(models.Model):
+    """An id whose grant had ended and was removed. It stays used: what names it is refused, and none is issued anew.
+
+    `mark` is the first half of SHA-256 over namespace, NUL and id, in hex.
+    """
+
+    mark = models.CharField(max_length=32, primary_key=True)
+
+    def __str__(self) -> str:
+        return f"spent {self.mark}"
+
+
+def mark_of(namespace: str, grant_id: str) -> str:
+    """Return what is kept of an id that is spent."""
+    return hashlib.sha256(f"{namespace}\0{grant_id}".encode()).hexdigest()[:32]

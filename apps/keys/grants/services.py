@@ -28,7 +28,7 @@ from apps.keys.grants.errors import (
 )
 from apps.keys.grants.form import Constraints, Grant, GrantSubject, Resource, SignedGrant, read_grant
 from apps.keys.grants.keyring import shared_ring
-from apps.keys.grants.models import IssuedGrant
+from apps.keys.grants.models import IssuedGrant, SpentGrantId, mark_of
 from apps.keys.grants.reading import find
 from apps.keys.models import ApiKey
 from apps.keys.principal import Principal
@@ -337,6 +337,9 @@ def _store(
     try:
         with transaction.atomic():
             row.save(force_insert=True)
+            # After it: an insertion waits for whoever is just removing a grant of this id.
+            if SpentGrantId.objects.filter(pk=mark_of(grant.tenant_id, grant.id)).exists():
+                raise GrantConflict("there was a grant of this id already", field="id")
     except IntegrityError as error:
         raise GrantConflict("there is a grant of this id already", field="id") from error
     return row

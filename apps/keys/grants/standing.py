@@ -14,7 +14,7 @@ from django.db import connection
 from apps.keys import epoch
 from apps.keys.grants import checking, limits, resources, services
 from apps.keys.grants.checking import Question
-from apps.keys.grants.errors import GrantInvalid, GrantRefused
+from apps.keys.grants.errors import GrantRefused
 from apps.keys.grants.keyring import shared_ring
 from apps.keys.grants.models import IssuedGrant
 from apps.keys.grants.rules import Context
@@ -105,7 +105,7 @@ def forget_all() -> None:
 def _row(tenant_id: str, grant_id: str) -> IssuedGrant:
     row = checking.stored(tenant_id, grant_id)
     if row is None:
-        raise GrantInvalid("this server issued no such grant")
+        raise checking.absent(tenant_id, grant_id)
     return row
 
 

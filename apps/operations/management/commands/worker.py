@@ -7,6 +7,7 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand
 
+from apps.keys.grants import pruning
 from apps.operations.services import compacting, liveness, sampling
 from apps.operations.services.supervised import end_with_supervisor
 from apps.triggers.evaluator import Evaluator
@@ -52,7 +53,8 @@ class Command(BaseCommand):
         evaluator = Evaluator(namespaces=frozenset(named) if named else None)
         how = WorkerOptions(concurrency=options["concurrency"], namespaces=named or None, grace_s=options["grace"])
         triggers = Step("triggers", evaluator.run_once, pause=evaluator.wait, close=evaluator.close)
-        upkeep = [liveness.step(how), retention.step(), compacting.step(), sampling.step()]
+        grants = Step("grants", lambda _: pruning.prune_due(), pause_s=retention.LOOK_S)
+        upkeep = [liveness.step(how), retention.step(), grants, compacting.step(), sampling.step()]
         worker = Worker(how, steps=[triggers, *upkeep])
         stop_on_signals(worker)
         sys.stdout, sys.stderr = MaskedStream(sys.stdout), MaskedStream(sys.stderr)

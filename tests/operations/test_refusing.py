@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from gunicorn.config import Config
 
-from apps.http import budget
+from apps.http import budget, measures
 from apps.operations import refusing
 from feltsite.serving import worker as serving
 
@@ -84,6 +84,26 @@ def test_thousands_of_requests_one_behind_the_other_are_each_refused(loop: Any, 
     assert len({body["request_id"] for body in found}) == PIPELINED
     assert loop._gathered == 0
     assert [conn.state for conn in loop._waiting] == [serving.State.IDLE]
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        b"/v1/auth/signin",
+        b"/admin/login/",
+        b"/admin/login/?next=/admin/",
+        b"/%61dmin/log%69n/",
+        b"http://x/admin/login/",
+    ],
+)
+def test_passwords_have_the_room_of_signing_in_at_every_door_and_however_it_is_spelled(
+    loop: Any, client: socket.socket, target: bytes
+) -> None:
+    loop._working.most, loop._signing_in.most = 100, 0  # whatever went elsewhere would have room, and no thread
+    sent = request().replace(b"/v1/transactions", target)
+    before = measures.SHED.labels("sign-in")._value.get()
+    assert len(exchange(loop, client, sent * 3, 3)) == 3
+    assert measures.SHED.labels("sign-in")._value.get() == before + 3
 
 
 def test_large_requests_that_were_refused_leave_their_room_to_later_ones(loop: Any, client: socket.socket) -> None:

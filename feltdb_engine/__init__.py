@@ -5,6 +5,7 @@ Standalone: nothing of Django is imported here. The public names are those liste
 
 from feltdb_engine.compaction import Compaction
 from feltdb_engine.errors import EngineError
+from feltdb_engine.glimpse import Glimpse
 from feltdb_engine.importing import BadRow, ImportReport
 from feltdb_engine.model import (
     JSON,
@@ -44,6 +45,7 @@ __all__ = [
     "ContractReport",
     "Cursor",
     "EngineError",
+    "Glimpse",
     "Health",
     "ImportReport",
     "IndexInfo",

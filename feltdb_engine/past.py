@@ -31,7 +31,7 @@ from feltdb_engine.errors import (
 from feltdb_engine.guard import guarded
 from feltdb_engine.model import CollectionInfo, Cursor, Record
 from feltdb_engine.moment import Moment, record
-from feltdb_engine.places import frame_of, frames_after
+from feltdb_engine.places import frames_after, operation_of
 from feltdb_engine.planner import Access
 from feltdb_engine.questions import Questions
 from feltdb_engine.values import encode_key
@@ -133,15 +133,13 @@ class Then(Moment):
 
     def _logged(self, sequence: int) -> bytes:
         """The entry an operation made."""
-        found = frame_of(self._core, self._txn, self._floor, sequence)
+        found = operation_of(self._core, self._txn, self._floor, sequence)
         if found is None or sequence <= self._floor.sequence:
             raise FeedCompacted(
                 "A value that this moment needs is gone.", floor=self._floor.sequence, head=self._changed.reached
             )
-        head = payload.decode_transaction(found.payload, found.operations)
-        logged = payload.decode_operations(found.payload, head.offset, found.operations)
-        one = next(each for place, each in enumerate(logged, found.base + 1) if place == sequence)
-        return view.ENTRY.pack(one.version, sequence, found.at_ms) + one.value
+        transaction, one = found
+        return view.ENTRY.pack(one.version, sequence, transaction.at_ms) + one.value
 
     def entries(
         self, collection: bytes, after: bytes | None, *, reverse: bool = False

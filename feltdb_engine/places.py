@@ -1,11 +1,13 @@
 """Finding a place in the log by sequence, with the feed's index: it is never more than one stride away."""
 
 from collections.abc import Iterator
+from itertools import islice
 
-from feltdb_engine import frame, view
+from feltdb_engine import frame, payload, view
 from feltdb_engine.core import Core
 from feltdb_engine.errors import LogCorrupt
 from feltdb_engine.frame import Frame
+from feltdb_engine.payload import LoggedOperation
 from feltdb_engine.view import Floor, Transaction
 
 
@@ -33,3 +35,14 @@ def frame_of(core: Core, txn: Transaction, floor: Floor, sequence: int) -> Frame
         offset=None,
         sequence=sequence,
     )
+
+
+def operation_of(core: Core, txn: Transaction, floor: Floor, sequence: int) -> tuple[Frame, LoggedOperation] | None:
+    """The operation with a sequence and the transaction it is of, None where compacted away. Raises LogCorrupt."""
+    found = frame_of(core, txn, floor, sequence)
+    if found is None:
+        return None
+    head = payload.decode_transaction(found.payload, found.operations)
+    place = sequence - found.base - 1
+    logged = payload.decode_operations(found.payload, head.offset, found.operations)
+    return found, next(islice(logged, place, None))

@@ -31,6 +31,7 @@ from feltdb_engine.errors import (
 )
 from feltdb_engine.feed import Feed
 from feltdb_engine.files import Files, OSFiles
+from feltdb_engine.glimpse import Glimpse
 from feltdb_engine.guard import guarded
 from feltdb_engine.host import Host
 from feltdb_engine.model import (
@@ -243,6 +244,12 @@ class Store(Upkeep, Rules, Transfer, Questions):
         """
         check_revision(self._core, sequence, self._feed.head)
         return Past(self, sequence)
+
+    @guarded
+    def glimpse(self, sequence: int) -> Glimpse:
+        """A few records at an earlier revision. Reading one costs what was written to it since. Raises as `as_of`."""
+        check_revision(self._core, sequence, self._feed.head)
+        return Glimpse(self, sequence)
 
     def snapshot(self) -> Past:
         """The store as it is now, for several reads of one consistent moment."""

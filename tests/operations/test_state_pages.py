@@ -254,3 +254,46 @@ def test_a_request_is_found_in_the_audit(console: Client, world: World, api: Any
     answer = console.get("/admin/search/", {"q": request_id})
     assert answer.status_code == 302 and f"request_id={request_id}" in answer["Location"]
     assert "request.refused" in text(console.get(answer["Location"]))
+
+
+def test_a_revision_far_back_is_shown_bit_by_bit_however_much_was_written_since(
+    console: Client, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each answer looks at one id at least and links to where it goes on; what cannot be traced is named and passed."""
+    from apps.operations.console import records
+    from feltdb_engine import limits
+
+    first = world.store.commit(
+        [Mutation(kind="put", collection="orders", id=str(number), value={"n": number}) for number in range(4)]
+    ).revision
+    for number in range(3):
+        put(world.store, "orders:1", {"n": 10 + number})
+    world.delete("orders", "2")
+    monkeypatch.setattr(limits, "AS_OF_MAX_OPERATIONS", 2)
+    listing = f"/admin/records/collection/?collection=orders&as_of={first}"
+    assert console.get(listing).status_code == 422, "near, but there is too much: all that was written since is read"
+    monkeypatch.setattr(records, "NEAR_OPERATIONS", 2)
+
+    def whole(path: str) -> list[str]:
+        return re.findall(r'class="mono" href="[^"]*id=(\d)', text(console.get(path)))
+
+    assert whole(listing) == ["0", "1", "2", "3"]
+    where = '{"field": "n", "op": "lte", "value": 2}'
+    assert whole(f"{listing}&where={where}") == ["0", "1", "2"]
+    assert "It was not there then" not in text(console.get(f"/admin/records/record/?collection=orders&id=2&as_of={first}"))
+    monkeypatch.setattr(records, "soon", lambda: 0.0)
+    seen, told, path = [], "", listing
+    for _ in range(10):
+        shown = text(console.get(path))
+        seen += re.findall(r'class="mono" href="[^"]*id=(\d)', shown)
+        told += shown
+        found = re.search(r'href="([^"]*after=[^"]*)">(?:Next records|Look on)', shown)
+        if found is None:
+            break
+        path = found[1].replace("&amp;", "&")
+    assert seen == ["0", "2", "3"]
+    assert "The record 1 was written too often since" in told and "It was left out" in told
+    shown = console.get(f"{listing}&where={where}&after=0")
+    assert shown.status_code == 200 and "not all was looked at yet" in text(shown)
+    one = console.get(f"/admin/records/record/?collection=orders&id=1&as_of={first}")
+    assert one.status_code == 422 and "was written too often since" in text(one)

@@ -14,7 +14,7 @@ from apps.http.pages.diff import Differences, differences
 from apps.operations.console.store_pages import PAST_S, answer, enter, number, soon
 from apps.state.stores import store
 from apps.triggers.models import Trigger
-from feltdb_engine import Operation, Past, Record, Store
+from feltdb_engine import Glimpse, Operation, Past, Record, Store
 from feltdb_engine.errors import DeadlineExceeded, EngineError, InvalidKey, InvalidQuery, ScanLimitExceeded
 from feltdb_engine.values import encode_key
 
@@ -24,9 +24,15 @@ MAX_COLLECTIONS = 500
 MAX_PREVIEW_CHARS = 160
 """Characters of a record's value shown in a list."""
 
+NEAR_OPERATIONS = 20_000
+"""Changes since a revision that are read whole, to answer anything about it; before them each record is traced back."""
+
 MAX_WHERE_CHARS = 4_096
 MAX_CHANGED = 8
 """Differences between two versions shown in the list of versions; the page of the change has them all."""
+
+
+_Then = Store | Past | Glimpse
 
 
 def collections(site: AdminSite, request: HttpRequest) -> HttpResponse:
@@ -64,23 +70,33 @@ def page(site: AdminSite, request: HttpRequest) -> HttpResponse:
     return answer(site, request, "console/records.html", collection, read, **shared)
 
 
-def _moment(opened: Store, request: HttpRequest) -> tuple[Store | Past, int | None]:
+def _moment(opened: Store, request: HttpRequest) -> tuple[_Then, int | None]:
     """Return what is asked: the store, or an earlier moment of it and its revision."""
     as_of = number(request, "as_of")
-    return (opened, None) if as_of is None else (opened.as_of(as_of), as_of)
+    if as_of is None:
+        return opened, None
+    near = opened.head().sequence - as_of <= NEAR_OPERATIONS
+    return opened.as_of(as_of) if near else opened.glimpse(as_of), as_of
 
 
-def _until(then: Store | Past) -> float:
+def _until(then: _Then) -> float:
     return time.monotonic() + PAST_S if isinstance(then, Past) else soon()
 
 
-def _page(then: Store | Past, collection: str, request: HttpRequest) -> dict[str, Any]:
+def _page(then: _Then, collection: str, request: HttpRequest) -> dict[str, Any]:
+    """Return some records; of an earlier moment fewer, or none, where time ran out: then it goes on after them."""
     after = request.GET.get("after") or None
-    found = then.page(collection, after=after, limit=PAGE_RECORDS, deadline=_until(then))
-    return {"records": found.records, "next_after": found.next_after}
+    try:
+        found = then.page(collection, after=after, limit=PAGE_RECORDS, deadline=_until(then))
+    except DeadlineExceeded as late:
+        if not late.details.get("record_id"):
+            raise
+        return {"records": (), "next_after": late.details["cursor"], "left_out": late.message, "unfinished": True}
+    unfinished = found.next_after is not None and len(found.records) < PAGE_RECORDS and isinstance(then, Glimpse)
+    return {"records": found.records, "next_after": found.next_after, "unfinished": unfinished}
 
 
-def _matching(then: Store | Past, collection: str, asked: dict[str, str], request: HttpRequest) -> dict[str, Any]:
+def _matching(then: _Then, collection: str, asked: dict[str, str], request: HttpRequest) -> dict[str, Any]:
     """Return records that match `where` (JSON) or hold `text`; a look that ran out of time says where it goes on."""
     cursor = request.GET.get("cursor") or None
     if asked["where"] and asked["text"]:
@@ -94,7 +110,8 @@ def _matching(then: Store | Past, collection: str, asked: dict[str, str], reques
     except (DeadlineExceeded, ScanLimitExceeded) as late:
         if not late.details.get("cursor"):
             raise
-        return {"records": (), "next_cursor": late.details["cursor"], "unfinished": True}
+        left_out = late.message if late.details.get("record_id") else ""
+        return {"records": (), "next_cursor": late.details["cursor"], "left_out": left_out, "unfinished": True}
     return {
         "records": found.records,
         "next_cursor": found.next_cursor,

@@ -19,7 +19,7 @@ import lmdb
 from feltdb_engine import limits, paging, payload, query, view
 from feltdb_engine.answering import encode_cursor, signature_of
 from feltdb_engine.core import Core
-from feltdb_engine.errors import DeadlineExceeded, FeedCompacted, StoreRebuilding
+from feltdb_engine.errors import DeadlineExceeded, EngineError, FeedCompacted, StoreRebuilding
 from feltdb_engine.frame import Frame
 from feltdb_engine.guard import guarded
 from feltdb_engine.indexes import Maintained
@@ -133,8 +133,11 @@ class Glimpse:
         self._store = store
         self.revision = revision
 
-    def _recover_from(self, error: StoreRebuilding | lmdb.PanicError) -> None:
+    def _recover_from(self, error: StoreRebuilding | lmdb.Error) -> None:
         self._store._recover_from(error)
+
+    def _read_error(self, error: OSError | lmdb.Error) -> EngineError:
+        return self._store._read_error(error)
 
     @contextmanager
     def _moment(self, deadline: float | None) -> Iterator[Traced]:

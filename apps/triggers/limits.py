@@ -27,6 +27,8 @@ MAX_FORM_JSON_CHARS = 2**20  # of a member shown in the console's form: never cu
 # A dry run
 DRY_RUN_OPERATIONS = 100_000  # read by one dry run: a second or two
 DRY_RUN_S = 5.0  # ... or until then; the next one goes on from there
+DRY_RUN_PAGE_S = 0.15  # ... of a page of the console, which is there within 300 ms
+DRY_RUN_SLICE = 100  # changes matched between two looks at the clock
 DRY_RUN_SAMPLES = 10  # changes shown of each kind, unless told otherwise
 DRY_RUN_MAX_SAMPLES = 100
 

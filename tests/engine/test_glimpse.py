@@ -170,3 +170,10 @@ def test_a_view_that_breaks_is_made_again(store: Store, monkeypatch: pytest.Monk
     monkeypatch.setattr(store, "_recover_from", recovered.append)
     found = glimpse.get("a:1")
     assert found is not None and found.value == {"n": 1} and len(recovered) == 1
+
+    def fail() -> Any:
+        raise OSError("no such device")
+
+    monkeypatch.setattr(store._core.view, "read", fail)
+    with pytest.raises(errors.StorageError, match="no such device"):
+        glimpse.get("a:1")

@@ -280,7 +280,9 @@ def test_a_revision_far_back_is_shown_bit_by_bit_however_much_was_written_since(
     assert whole(listing) == ["0", "1", "2", "3"]
     where = '{"field": "n", "op": "lte", "value": 2}'
     assert whole(f"{listing}&where={where}") == ["0", "1", "2"]
-    assert "It was not there then" not in text(console.get(f"/admin/records/record/?collection=orders&id=2&as_of={first}"))
+    assert "It was not there then" not in text(
+        console.get(f"/admin/records/record/?collection=orders&id=2&as_of={first}")
+    )
     monkeypatch.setattr(records, "soon", lambda: 0.0)
     seen, told, path = [], "", listing
     for _ in range(10):

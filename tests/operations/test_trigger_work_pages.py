@@ -57,21 +57,21 @@ def text_of(answer: Any) -> str:
 def test_a_definition_is_tried_from_its_form_and_nothing_is_stored(console: Client, put: Any) -> None:
     put("1", status="paid")
     put("2", status="new")
-    answer = console.post(ADD, wanted(**{"try": "1"}))
+    answer = console.post(ADD, wanted(**{"try": "recent"}))
     assert answer.status_code == 200
     assert "1 of 2 changes</strong> of the collection would have become work" in text_of(answer)
     assert "orders:1" in text_of(answer) and 'value="order-paid"' in text_of(answer), (
         "the form stays as it was filled in"
     )
     assert not Trigger.objects.exists() and not Workload.objects.exists()
-    wrong = console.post(ADD, wanted(**{"try": "1", "predicate": '{"field": "a", "is": 1}'}))
+    wrong = console.post(ADD, wanted(**{"try": "recent", "predicate": '{"field": "a", "is": 1}'}))
     assert wrong.status_code == 400 and "Nothing was stored" in text_of(wrong)
 
 
 def test_a_change_of_a_definition_is_tried_beside_what_is_stored(console: Client, trigger: Trigger, put: Any) -> None:
     put("1", status="paid", total=9)
     put("2", status="paid", total=1)
-    form = wanted(seen=trigger.revision, predicate='{"field": "status", "equals": "paid"}', **{"try": "1"})
+    form = wanted(seen=trigger.revision, predicate='{"field": "status", "equals": "paid"}', **{"try": "recent"})
     text = text_of(console.post(page(trigger, "edit"), form))
     assert "The definition that is stored matches 1. The change would add 1 and take away 0." in text
     assert Trigger.objects.get().revision == trigger.revision
@@ -86,8 +86,41 @@ def test_the_stored_definition_is_run_dry_from_a_place_of_the_feed(console: Clie
     head = store(trigger.namespace).head()
     text = text_of(console.get(page(trigger, "try"), {"from": "cursor", "cursor": f"{head.instance_id}-{1}"}))
     assert "2 of 2 changes</strong>" in text
+    assert 'value="cursor" selected' in text and f'value="{head.instance_id}-{1}"' in text, "the choice is still there"
     wrong = console.get(page(trigger, "try"), {"from": "cursor", "cursor": "<b>nowhere"})
     assert wrong.status_code == 400 and "<b>" not in text_of(wrong)
+
+
+def test_a_dry_run_that_takes_too_long_for_a_page_goes_on_where_it_stopped(
+    console: Client, trigger: Trigger, put: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from apps.triggers import limits
+    from apps.triggers.admin import pages
+    from apps.triggers.admin import trigger as form_page
+
+    for number in range(3):
+        put(str(number), status="paid", total=9)
+    for module in (pages, form_page):
+        monkeypatch.setattr(module, "DRY_RUN_PAGE_S", 0.0)
+    monkeypatch.setattr(limits, "DRY_RUN_SLICE", 1)
+    address, told = page(trigger, "try") + "?from=recent", []
+    for _ in range(5):
+        text = text_of(console.get(address))
+        told.append("1 of 1 change</strong>" in text)
+        onward = re.search(r'href="(\?from=cursor[^"]*)">Go on from there', text)
+        if onward is None:
+            break
+        assert "there is more" in text
+        address = page(trigger, "try") + onward[1].replace("&amp;", "&")
+    assert told == [True, True, True]
+    form, places = wanted(seen=trigger.revision, **{"try": "recent"}), []
+    for _ in range(5):
+        onward = re.search(r'name="try" value="([^"]*)">Go on', text_of(console.post(page(trigger, "edit"), form)))
+        if onward is None:
+            break
+        places.append(onward[1])
+        form["try"] = onward[1]
+    assert len(places) == 2 and Trigger.objects.get().revision == trigger.revision
 
 
 def test_why_it_did_not_fire_shows_each_clause_with_its_value(console: Client, trigger: Trigger, put: Any) -> None:

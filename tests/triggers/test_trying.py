@@ -7,7 +7,7 @@ from django.apps import apps
 
 from apps.http.errors import ApiError
 from apps.triggers import limits, services
-from feltdb_engine import Actor
+from feltdb_engine import Actor, Mutation
 from tests.triggers.conftest import BY
 
 PAID = {"field": "status", "equals": "paid"}
@@ -96,6 +96,25 @@ def test_a_run_ends_when_its_time_is_over(orders: Any, monkeypatch: pytest.Monke
     ticks = iter([0.0, limits.DRY_RUN_S])
     ran = dry_run(orders, "new", WHOLE, monotonic=lambda: next(ticks))
     assert ran["next_from"] is not None
+
+
+def test_a_run_out_of_time_stops_inside_a_large_transaction_and_goes_on_there(world: Any) -> None:
+    world.store.commit(
+        [Mutation(kind="put", collection="orders", id=f"{number:03d}", value={}) for number in range(250)]
+    )
+    start, looked_at = "beginning", []
+    for _ in range(3):
+        ran = dry_run(world, "new", WHOLE, start_from=start, within_s=100.0, monotonic=iter([0.0, 100.0]).__next__)
+        looked_at.append((ran["changes"], ran["operations"], ran["matched"]))
+        start = ran["next_from"]
+    assert looked_at == [(100, 100, 100), (100, 100, 100), (50, 50, 50)] and start is None
+
+
+def test_a_run_reads_no_further_than_its_time_where_nothing_is_of_the_collection(world: Any) -> None:
+    for number in range(5):
+        world.put("others", str(number), {})
+    ran = dry_run(world, "new", WHOLE, start_from="beginning", within_s=0.0)
+    assert ran["operations"] < 5 and ran["next_from"] is not None
 
 
 @pytest.mark.parametrize("members", [{"predicate": {"field": 1}}, {"change_kind": "upsert"}, {"unknown": 1}])

@@ -14,6 +14,7 @@ from apps.keys.console import acting
 from apps.state import stores
 from apps.triggers import services
 from apps.triggers.definition import BEGINNING, NOW
+from apps.triggers.limits import DRY_RUN_PAGE_S
 from apps.triggers.models import Trigger, TriggerReplay
 from apps.workloads.clock import now_ms
 from feltdb_engine.errors import EngineError
@@ -53,15 +54,20 @@ class TriggerPages(ActingAdmin):
     def try_view(self, request: HttpRequest, pk: int) -> HttpResponse:
         """Run the definition as it stands over changes there were, and show what it would have fired for."""
         trigger = self._seen(request, pk)
-        start = request.GET.get("from", "recent").strip()
-        if start == CURSOR:
-            start = request.GET.get("cursor", "").strip()
-        context: dict[str, Any] = {"start": start, "result": None}
+        choice = request.GET.get("from", "recent").strip()
+        place = request.GET.get("cursor", "").strip()
+        start = place if choice == CURSOR else choice
+        context: dict[str, Any] = {"choice": choice, "place": place, "result": None}
         status = 200
         if "from" in request.GET:
             try:
                 context["result"] = services.dry_run(
-                    trigger.namespace, trigger.trigger_id, {}, by=acting(request), start_from=start
+                    trigger.namespace,
+                    trigger.trigger_id,
+                    {},
+                    by=acting(request),
+                    start_from=start,
+                    within_s=DRY_RUN_PAGE_S,
                 )
             except ApiError as refused:
                 context["refusal"], status = refused.message, refused.status

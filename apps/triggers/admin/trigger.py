@@ -18,6 +18,7 @@ from apps.triggers import services
 from apps.triggers.admin.pages import TriggerPages, url_of
 from apps.triggers.definition import BEGINNING, NOW, of_trigger
 from apps.triggers.forms import TriggerForm, initial_of
+from apps.triggers.limits import DRY_RUN_PAGE_S
 from apps.triggers.models import Trigger, TriggerQuarantine
 from apps.workloads.clock import now_ms
 from apps.workloads.models import Workload
@@ -194,11 +195,19 @@ class TriggerAdmin(TriggerPages):
         return TemplateResponse(request, "admin/triggers/trigger/form.html", context, status=status)
 
     def _tried(self, request: HttpRequest, namespace: str, form: TriggerForm) -> tuple[dict[str, Any] | None, int]:
-        """Run what the form says over recent changes, beside what is stored; nothing is stored."""
+        """Run what the form says over recent changes, or on from a place, beside what is stored; nothing is stored."""
         document = form.document()
         members = {name: value for name, value in document.items() if name != "trigger_id"}
         try:
-            return services.dry_run(namespace, document["trigger_id"], members, by=acting(request)), 200
+            ran = services.dry_run(
+                namespace,
+                document["trigger_id"],
+                members,
+                by=acting(request),
+                start_from=request.POST["try"],
+                within_s=DRY_RUN_PAGE_S,
+            )
+            return ran, 200
         except ApiError as refused:
             form.refuse(refused)
             return None, refused.status

@@ -60,6 +60,7 @@ def dry_run(
     by: Principal,
     start_from: str = RECENT,
     samples: int = limits.DRY_RUN_SAMPLES,
+    within_s: float = limits.DRY_RUN_S,
     monotonic: Callable[[], float] = time.monotonic,
 ) -> dict[str, Any]:
     """Return how often the definition would have fired, and for what.
@@ -67,7 +68,7 @@ def dry_run(
     `members` change the trigger of that id, or are all of a definition where there is none. A stored trigger whose
     definition differs is run beside it: `only_new` and `only_old` are what the change would add and take away.
     `start_from` is `recent` (the newest DRY_RUN_OPERATIONS changes), `beginning`, or a cursor; at most
-    DRY_RUN_OPERATIONS and DRY_RUN_S. Raises TRIGGER_INVALID, TRIGGER_STATE_REPLAY_FAILED.
+    DRY_RUN_OPERATIONS and `within_s`. Raises TRIGGER_INVALID, TRIGGER_STATE_REPLAY_FAILED.
     """
     if not 0 <= samples <= limits.DRY_RUN_MAX_SAMPLES:
         raise TriggerInvalid(f"samples is 0 to {limits.DRY_RUN_MAX_SAMPLES}", field="samples")
@@ -75,7 +76,7 @@ def dry_run(
     try:
         store = stores.store(namespace)
         start = _start(store, start_from)
-        return _run(namespace, store, start, new, old, samples, monotonic)
+        return _run(namespace, store, start, new, old, samples, within_s, monotonic)
     except EngineError as error:
         raise ReplayFailed(f"the feed could not be read: {error.message}") from error
 
@@ -118,6 +119,7 @@ def _run(
     new: CompiledTrigger,
     old: CompiledTrigger | None,
     samples: int,
+    within_s: float,
     monotonic: Callable[[], float],
 ) -> dict[str, Any]:
     sides = [side for side in (new, old) if side is not None]
@@ -125,21 +127,27 @@ def _run(
     at, head = start, store.head()
     counts = {name: _Count() for name in (NEW, OLD, "only_new", "only_old", "refused")}
     reasons: dict[str, int] = {}
-    ends = monotonic() + limits.DRY_RUN_S
+    ends = monotonic() + within_s
+    read_until = time.monotonic() + within_s
     looked_at = 0
     first_at_ms = last_at_ms = None
-    while at.sequence < head.sequence and at.sequence - start.sequence < limits.DRY_RUN_OPERATIONS:
-        page = store.changes(at, limit=limits.SCAN_OPERATIONS, collections=collections)
+    late = False
+    while not late and at.sequence < head.sequence and at.sequence - start.sequence < limits.DRY_RUN_OPERATIONS:
+        page = store.changes(at, limit=limits.SCAN_OPERATIONS, collections=collections, deadline=read_until)
         table = standing.dispatch([_standing(side, at) for side in sides])
-        found = matching.matches(store, page.operations, table)
-        _tally(namespace, found, new, counts, reasons, samples)
-        looked_at += len(page.operations)
-        if page.operations:
-            first_at_ms = page.operations[0].at_ms if first_at_ms is None else first_at_ms
-            last_at_ms = page.operations[-1].at_ms
-        at = page.cursor
-        if monotonic() >= ends:
-            break
+        for begin in range(0, len(page.operations), limits.DRY_RUN_SLICE):
+            some = page.operations[begin : begin + limits.DRY_RUN_SLICE]
+            _tally(namespace, matching.matches(store, some, table), new, counts, reasons, samples)
+            looked_at += len(some)
+            first_at_ms = some[0].at_ms if first_at_ms is None else first_at_ms
+            last_at_ms = some[-1].at_ms
+            late = monotonic() >= ends
+            if late and begin + len(some) < len(page.operations):
+                at = Cursor(instance_id=page.cursor.instance_id, sequence=some[-1].sequence)
+                break
+        else:
+            at = page.cursor
+            late = late or time.monotonic() >= read_until
     through = at.sequence >= head.sequence
     return {
         "from": str(start),

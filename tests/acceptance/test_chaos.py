@@ -1,6 +1,6 @@
 """Processes killed, stopped and continued, clocks set: an account from the journals, on SQLite and on PostgreSQL.
 
-Cost: about 45 seconds each. What is proven is read from what the clients, the workers and the programs wrote down
+Cost: about 80 seconds each. What is proven is read from what the clients, the workers and the programs wrote down
 themselves: each change that was acknowledged and matches has exactly one workload, each workload one success, and no
 word of a worker that had lost its claim was accepted. The database is asked only whether it agrees.
 
@@ -24,8 +24,8 @@ from tests.torture import seconds, timeout
 
 pytestmark = pytest.mark.acceptance
 
-SECONDS = 25.0
-SHARE = 1 / 6
+SECONDS = 60.0
+SHARE = 1 / 3
 DRAIN_S = 90.0
 TRIES = 3
 
@@ -110,7 +110,7 @@ def attempt(directory: Path, kind: str, length_s: float) -> bool:
         return judge(crew, done)
 
 
-@pytest.mark.timeout(280)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
 def test_harm_leaves_one_workload_per_change_and_one_success_per_workload(tmp_path: Path, kind: str) -> None:
     chaos(tmp_path, kind, SECONDS)

@@ -17,6 +17,7 @@ from django.urls import URLPattern, path
 from django.utils.decorators import method_decorator
 from django.views.decorators.debug import sensitive_post_parameters
 
+from apps.http.pages.acting import CONFLICT
 from apps.http.pages.readonly import ReadOnlyAdmin
 from apps.keys import console, services
 from apps.keys.audit import admin as _audit_pages  # noqa: F401  (registers its page)
@@ -50,6 +51,10 @@ def rights(key: ApiKey) -> list[Right]:
     used = {use.scope: use.last_at for use in key.uses.all()}
     held = [scope for scope in SCOPES if scope != EVERYTHING] if EVERYTHING in key.scopes else key.scopes
     return [Right(scope=scope, meaning=SCOPES.get(scope, ""), last_at=used.get(scope)) for scope in held]
+
+
+def _status(form: IssueForm | RotateForm) -> int:
+    return CONFLICT if form.conflict else 200
 
 
 class StateFilter(admin.SimpleListFilter):
@@ -134,10 +139,10 @@ class ApiKeyAdmin(ReadOnlyAdmin):
         """Ask how long the old secret goes on; rotate; answer that request, and no other, with the new secret."""
         by = acting(request)
         key = get_object_or_404(ApiKey, pk=key_id)
-        form = RotateForm(request.POST or None)
+        form = RotateForm(request.POST or None, initial={"newest": services.newest_secret(key)})
         issued = form.rotate(key, by) if request.method == "POST" and form.is_valid() else None
         if issued is None:
-            return self._page(request, "rotate", f"Rotate {key.name}", form=form, key=key)
+            return self._page(request, "rotate", f"Rotate {key.name}", status=_status(form), form=form, key=key)
         self.log_change(request, key, "rotated")
         return self._page(request, "issued", "The key has a new secret", key=issued.key, secret=issued.secret)
 
@@ -149,9 +154,11 @@ class ApiKeyAdmin(ReadOnlyAdmin):
         found = form.verdict(by) if request.method == "POST" and form.is_valid() else None
         return self._page(request, "tester", "Would this call pass?", form=form, found=found)
 
-    def _page(self, request: HttpRequest, template: str, title: str, **context: Any) -> HttpResponse:
+    def _page(
+        self, request: HttpRequest, template: str, title: str, *, status: int = 200, **context: Any
+    ) -> HttpResponse:
         shared = {**self.admin_site.each_context(request), "opts": self.opts, "title": title}
-        return TemplateResponse(request, f"admin/keys/apikey/{template}.html", shared | context)
+        return TemplateResponse(request, f"admin/keys/apikey/{template}.html", shared | context, status=status)
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         """Whoever runs the instance issues keys."""
@@ -167,7 +174,7 @@ class ApiKeyAdmin(ReadOnlyAdmin):
         form = IssueForm(request.POST or None)
         issued = form.issue(issuer) if request.method == "POST" and form.is_valid() else None
         if issued is None:
-            return self._page(request, "issue", "Issue an API key", form=form)
+            return self._page(request, "issue", "Issue an API key", status=_status(form), form=form)
         self.log_addition(request, issued.key, "issued")
         return self._page(request, "issued", "The key is issued", key=issued.key, secret=issued.secret)
 

@@ -7,6 +7,7 @@ class KeyRefused(Exception):
     KeyRefused
     ├── KeyInvalid     what was asked for is malformed (field)
     ├── KeyDenied      the issuer does not hold what it would give
+    ├── KeyConflict    it is not as whoever asked had seen it
     └── KeyNotFound    there is no such key
     """
 
@@ -21,6 +22,10 @@ class KeyInvalid(KeyRefused):
 
 class KeyDenied(KeyRefused):
     """The issuer does not hold what it would give."""
+
+
+class KeyConflict(KeyRefused):
+    """The key is not as whoever asked had seen it: somebody was faster, or pressed twice."""
 
 
 class KeyNotFound(KeyRefused):

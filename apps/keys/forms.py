@@ -6,9 +6,9 @@ from typing import Any
 from django import forms
 
 from apps.http.errors import ApiError
-from apps.keys import services, tester
+from apps.keys import services, tester, token
 from apps.keys.clock import utc_now
-from apps.keys.errors import KeyInvalid, KeyNotFound, KeyRefused
+from apps.keys.errors import KeyConflict, KeyInvalid, KeyNotFound, KeyRefused
 from apps.keys.limits import MAX_TOKEN_CHARS
 from apps.keys.models import ApiKey
 from apps.keys.principal import Principal
@@ -39,6 +39,10 @@ class IssueForm(forms.Form):
     worker_id = forms.CharField(required=False, help_text="Makes it the key of exactly this worker.")
     collections = Words(required=False, help_text="Only these collections; empty for all.")
     expires_at = forms.DateTimeField(required=False, help_text="UTC, such as 2027-01-31 00:00; empty for never.")
+    key_id = forms.RegexField(r"^[0-9A-Za-z]{12}\Z", required=False, widget=forms.HiddenInput, initial=token.new_key_id)
+    """The id that the page was shown with: pressed twice, it makes one key."""
+
+    conflict = False
 
     def issue(self, issuer: Principal) -> services.IssuedKey | None:
         """Issue the key; where the service refuses, put its reason on the form and return None."""
@@ -53,6 +57,14 @@ class IssueForm(forms.Form):
                 collections=wanted["collections"] or None,
                 expires_at=wanted["expires_at"],
                 issuer=issuer,
+                key_id=wanted["key_id"] or None,
+            )
+        except KeyConflict as refused:
+            self.conflict = True
+            self.add_error(
+                None,
+                f"{refused} Its secret was shown to who pressed first, and is shown no more: if it was lost, rotate "
+                "that key for a new one, or revoke it.",
             )
         except KeyInvalid as refused:
             self.add_error(refused.field if refused.field in self.fields else None, str(refused))
@@ -72,10 +84,23 @@ class RotateForm(forms.Form):
         help_text="Programs that hold it have so long to change over. It ends exactly then.",
     )
 
+    newest = forms.IntegerField(required=False, widget=forms.HiddenInput)
+    """The key's newest secret when the page was shown: pressed twice, it is rotated once."""
+
+    conflict = False
+
     def rotate(self, key: ApiKey, by: Principal) -> services.IssuedKey | None:
         """Rotate the key; where the service refuses, put its reason on the form and return None."""
         try:
-            return services.rotate_key(key.id, by=by, grace=timedelta(seconds=self.cleaned_data["grace"]))
+            return services.rotate_key(
+                key.id,
+                by=by,
+                grace=timedelta(seconds=self.cleaned_data["grace"]),
+                newest=self.cleaned_data["newest"],
+            )
+        except KeyConflict as refused:
+            self.conflict = True
+            self.add_error(None, f"{refused} Its secrets are on the key's page; open this page anew to rotate again.")
         except KeyRefused as refused:
             self.add_error(None, str(refused))
         return None

@@ -7,12 +7,12 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.conf import settings
-from django.db import transaction
+from django.db import IntegrityError, transaction
 
 from apps.keys import epoch, limits, peppering, peppers, shapes, token
 from apps.keys.audit.services import record_in
 from apps.keys.clock import milliseconds, utc_now
-from apps.keys.errors import KeyDenied, KeyInvalid, KeyNotFound, KeyRefused
+from apps.keys.errors import KeyConflict, KeyDenied, KeyInvalid, KeyNotFound, KeyRefused
 from apps.keys.models import NAMESPACE_PATTERN, ApiKey, KeySecret, Namespace
 from apps.keys.principal import EVERY_NAMESPACE, Principal
 from apps.keys.reading import may_see
@@ -53,15 +53,17 @@ def issue_key(
     worker_id: str | None = None,
     collections: Sequence[str] | None = None,
     expires_at: datetime | None = None,
+    key_id: str | None = None,
     now: datetime | None = None,
 ) -> IssuedKey:
     """Make a key and its secret. Namespaces named for the first time are made with it.
 
-    Raises KeyInvalid for malformed fields, KeyDenied where `issuer` does not hold what it would give.
+    `key_id` is one of `token.new_key_id`, taken before, so that asking twice makes one key. Raises KeyInvalid for
+    malformed fields, KeyDenied where `issuer` does not hold what it would give, KeyConflict where the id is taken.
     """
     now = now or utc_now()
     key = checked_key(
-        key_id=token.new_key_id(),
+        key_id=key_id or token.new_key_id(),
         name=name,
         namespaces=namespaces,
         scopes=scopes,
@@ -73,13 +75,18 @@ def issue_key(
         now=now,
     )
     secret = token.new_token(key.id, settings.KEY_ENVIRONMENT)
-    with transaction.atomic():
-        for namespace in key.namespaces:
-            if namespace != EVERY_NAMESPACE:
-                ensure_namespace(namespace, now=now)
-        key.save(force_insert=True)
-        _keep(secret, key, now)
-        _record("key.issued", key, by=issuer, now=now, before=None)
+    try:
+        with transaction.atomic():
+            for namespace in key.namespaces:
+                if namespace != EVERY_NAMESPACE:
+                    ensure_namespace(namespace, now=now)
+            key.save(force_insert=True)
+            _keep(secret, key, now)
+            _record("key.issued", key, by=issuer, now=now, before=None)
+    except IntegrityError as error:
+        if not ApiKey.objects.filter(pk=key.id).exists():
+            raise
+        raise KeyConflict(f"The key {key.id} was issued already.") from error
     return IssuedKey(key=key, secret=secret.text)
 
 
@@ -115,13 +122,18 @@ def checked_key(
 
 
 def rotate_key(
-    key_id: str, *, by: Principal, grace: timedelta = timedelta(0), now: datetime | None = None
+    key_id: str,
+    *,
+    by: Principal,
+    grace: timedelta = timedelta(0),
+    newest: int | None = None,
+    now: datetime | None = None,
 ) -> IssuedKey:
     """Give the key a new secret; id and all rights stay. The one before goes on for `grace` and ends exactly then.
 
     At most two secrets open a key: one that was in its grace already ends at once. Holds in every process when this
     returns. Raises KeyNotFound, KeyDenied where `by` holds less than the key, KeyInvalid for a key that is not live and
-    for a grace beyond its limit.
+    for a grace beyond its limit, KeyConflict where `newest`, the row of its newest secret, is another by now.
     """
     now = now or utc_now()
     if not timedelta(0) <= grace <= timedelta(seconds=limits.MAX_GRACE_S):
@@ -131,6 +143,8 @@ def rotate_key(
         state = key.state(now)
         if state != "live":
             raise KeyInvalid("key", f"the key is {state}; issue a new one")
+        if newest is not None and newest_secret(key) != newest:
+            raise KeyConflict("The key was given a new secret since this page was shown.")
         secret = token.new_token(key.id, settings.KEY_ENVIRONMENT)
         old = key.secrets.filter(ends_at=None)
         key.secrets.exclude(ends_at=None).delete()
@@ -141,6 +155,11 @@ def rotate_key(
         _keep(secret, key, now)
         _record("key.rotated", key, by=by, now=now, before=None, reason=f"grace of {grace}")
     return IssuedKey(key=key, secret=secret.text)
+
+
+def newest_secret(key: ApiKey) -> int:
+    """Return the row of the secret the key was given last, 0 where it has none."""
+    return key.secrets.order_by("-pk").values_list("pk", flat=True).first() or 0
 
 
 def end_old_secret(key_id: str, *, by: Principal, now: datetime | None = None) -> bool:

@@ -118,9 +118,15 @@ def test_every_page_is_quick_and_asks_little_at_full_size(
     own = samples.own
     own["records"] = (
         [],
-        [*own["records"][1][:1], {"collection": "c", "after": "0500000"}, {"collection": "c", "as_of": head}],
+        [
+            *own["records"][1][:1],
+            {"collection": "c", "after": "0500000"},
+            {"collection": "c", "as_of": head},
+            {"collection": "c", "as_of": 1},
+        ],
     )
     own["records"][1].append({"collection": "c", "where": '{"field": "n", "op": "eq", "value": 999999}'})
+    own["records"][1].append({"collection": "c", "as_of": 1, "text": "x"})
     own["changes"] = ([], [{}, {"collection": "none"}, {"upto": max(2, head // 2)}])
     own["workloads_workload_changelist"] = (
         [],

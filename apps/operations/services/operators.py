@@ -54,7 +54,8 @@ def set_role(person_id: int, role: Role, *, by: Principal) -> Operator:
             _keep_an_administrator(person)
         before = role_of(person)
         _give(person, role)
-        record(by, "operator.role", target=person.username, before={"role": before}, after={"role": role.value})
+        if before != role:
+            record(by, "operator.role", target=person.username, before={"role": before}, after={"role": role.value})
     return person
 
 
@@ -64,9 +65,10 @@ def set_active(person_id: int, active: bool, *, by: Principal) -> Operator:
         person = _locked(person_id)
         if not active:
             _keep_an_administrator(person)
-        person.is_active = active
+        changed, person.is_active = person.is_active != active, active
         person.save(update_fields=["is_active"])
-        record(by, "operator.start" if active else "operator.stop", target=person.username)
+        if changed:
+            record(by, "operator.start" if active else "operator.stop", target=person.username)
     return person
 
 

@@ -94,9 +94,11 @@ class Traced(Moment):
         """The entry a record had, from the one it has and its newest, which may be a tombstone."""
         if newest is None:
             return None
-        sequence = ENTRY.unpack_from(newest)[1]
+        version, sequence, _ = ENTRY.unpack_from(newest)
         if sequence <= self._revision:
             return live
+        if version == 1:  # the first there ever was: its tombstone would have kept the count
+            return None
         while True:
             _, one = self._operation(sequence)
             if one.previous <= self._revision:

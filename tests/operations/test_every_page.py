@@ -3,15 +3,19 @@
 Cost: three walks of about a second each.
 """
 
+import csv
+import io
+import json
 import re
 from typing import Any
 
+import orjson
 import pytest
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from apps.keys.models import Operator
+from apps.keys.models import AuditEvent, Operator
 from apps.operations.services.roles import Role, ensure_roles
 from apps.state import stores
 from feltdb_engine.model import Actor, Mutation
@@ -64,7 +68,16 @@ def samples(
     dead = make_dead("hostile", error=HOSTILE, input={HOSTILE: HOSTILE, LONG_NAME: 2**64 - 1}, definition_id=HOSTILE)
     rows[Workload] = dead
     opened = stores.store(namespace)
-    value = {HOSTILE: HOSTILE, LONG_NAME: {"exact": 9007199254740993}, "many": ["x" * 1000] * 1000, "part": 2.0}
+    nested: Any = HOSTILE
+    for level in range(60):
+        nested = {HOSTILE: nested} if level % 2 else [nested]
+    value = {
+        "nested": nested,
+        HOSTILE: HOSTILE,
+        LONG_NAME: {"exact": 9007199254740993},
+        "many": ["x" * 1000] * 1000,
+        "part": 2.0,
+    }
     actor = Actor(subject=HOSTILE, key_id=rows[ApiKey].pk, workload_id=dead.workload_id, trigger_id="t")
     for number in range(3):
         put = Mutation(kind="put", collection="c", id=HOSTILE, value={**value, "number": number})
@@ -153,6 +166,25 @@ def test_every_page_answers_strictly_with_few_queries_and_shows_hostile_text_har
                 if bad in shown:
                     wrong.append((address, bad, shown[max(0, shown.index(bad) - 80) :][:160]))
     assert not wrong, wrong
+
+
+def test_hostile_values_are_given_out_exactly(console: Client, samples: Samples, namespace: str) -> None:
+    """Whole values byte for byte as they are stored; the audit's exports with every character and digit."""
+    stored = stores.store(namespace).get(f"c:{HOSTILE}")
+    assert stored is not None and stored.value[LONG_NAME] == {"exact": 9007199254740993}
+    address = samples.addresses()["record_value"][0]
+    answer = console.get(address)
+    assert answer.content == orjson.dumps(stored.value) and len(answer.content) > 1_000_000
+    assert "attachment" in answer["Content-Disposition"] and answer["X-Content-Type-Options"] == "nosniff"
+    AuditEvent.objects.create(
+        at_ms=1, action="t.hostile", outcome="done", subject=HOSTILE, target=HOSTILE, reason=LONG_NAME, code="=1+1"
+    )
+    export = "/admin/keys/auditevent/export/?action=t.hostile&form="
+    (line,) = text_of(console.get(f"{export}ndjson")).splitlines()
+    event = json.loads(line)
+    assert (event["target"], event["reason"], event["code"]) == (HOSTILE, LONG_NAME, "=1+1")
+    (row,) = csv.DictReader(io.StringIO(text_of(console.get(f"{export}csv"))))
+    assert (row["target"], row["reason"], row["code"]) == (HOSTILE, LONG_NAME, "'=1+1")
 
 
 def expected(name: str, address: str) -> tuple[int, ...]:

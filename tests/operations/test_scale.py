@@ -1,6 +1,6 @@
 """Every page of the console with 1,000,000 workloads, 100,000 keys, 1,000 triggers and 1,000,000 records.
 
-Cost: about four minutes on SQLite, most of it to fill; therefore by `make torture` only, and with the database of
+Cost: one to four minutes, most of it to fill; therefore by `make torture` only, and with the database of
 DATABASE_URL. The times are printed and, because this machine may be busy, held to a bound only where
 FELTDB_SCALE_BOUND_MS is set (300 on a quiet one).
 """

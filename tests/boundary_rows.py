@@ -232,7 +232,7 @@ TRIGGERS: list[Row] = [
     Row("POST", "/v1/triggers/t1/rebase", scope="triggers:write", body={"to": "now"}),
     Row("POST", "/v1/triggers/t1/skip", scope="triggers:write", body={"change": "1"}),
     Row("POST", "/v1/triggers/t1/retry", scope="triggers:write", body={"change": "1"}),
-    Row("POST", "/v1/triggers/t1/dry-run", scope="triggers:read", body={}),
+    Row("POST", "/v1/triggers/t1/dry-run", scope="triggers:read", body={}, also=("state:read",)),
     Row("GET", "/v1/triggers/t1/explain", scope="triggers:read", also=("state:read",)),
     Row("GET", "/v1/triggers/t1/status", scope="triggers:read"),
     Row("POST", "/v1/triggers/t1/replay", scope="triggers:write", body={"from": "beginning", "to": "now"}),

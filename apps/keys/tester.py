@@ -8,7 +8,8 @@ The rules are asked in the door's own order, with the door's own functions:
     namespace   the key may act in the namespace                           400, 403 NAMESPACE_DENIED
     collection  a collection in the path is one of the key's               403 COLLECTION_DENIED
 
-What only the body tells (a transaction's collections, the worker a claim is for) is named in the verdict, not decided.
+What only the body or the query tells (a transaction's collections, the worker a claim is for) is named in the verdict,
+not decided.
 """
 
 from collections.abc import Mapping
@@ -30,6 +31,7 @@ from apps.keys.views import METHODS, KeyedView
 Rule = Literal["route", "public", "key", "scope", "namespace", "collection", "all"]
 
 _WORKER_SCOPES = frozenset({"workload:claim", "workload:execute", "worker:heartbeat"})
+_COLLECTION_SCOPES = frozenset({"state:read", "state:write", "events:read", "schema:write", "triggers:write"})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -37,7 +39,7 @@ class Verdict:
     """Whether the call passes the door, which rule decided, in a sentence why, and as which answer.
 
     `status` and `code` are those of the refusal, None where it passes: what the call itself then answers is another
-    matter. `left` names what its body decides.
+    matter. `left` names what the rest of the call decides: its body, its query, and what they name.
     """
 
     passes: bool
@@ -118,7 +120,7 @@ def _serves(view: type[KeyedView], method: str) -> bool:
 def _asked(
     principal: Principal, view: type[KeyedView], method: str, arguments: Mapping[str, str], namespace: str | None
 ) -> Verdict:
-    scope, needed = view.scopes[method], view.needed(method)
+    needed = view.needed(method)
     for each in needed:
         _ask("scope", lambda each=each: require_scope(principal, each))
     if view.namespaced:
@@ -127,25 +129,29 @@ def _asked(
     if collection is not None:
         _ask("collection", lambda: require_collection(principal, unquote(collection)))
     held = f"holds {' and '.join(needed)}" if needed else "is valid, which is all this route asks"
-    return Verdict(
-        passes=True, rule="all", why=f"The key {held}.", left=tuple(_left(principal, view, scope, arguments, namespace))
-    )
+    left = _left(principal, view, method, arguments, namespace)
+    return Verdict(passes=True, rule="all", why=f"The key {held}.", left=tuple(left))
 
 
 def _left(
     principal: Principal,
     view: type[KeyedView],
-    scope: str | None,
+    method: str,
     arguments: Mapping[str, str],
     namespace: str | None,
 ) -> list[str]:
-    left = []
+    left, needed = [], frozenset(view.needed(method))
     if namespace and not view.namespaced and not principal.may_enter(namespace):
         left.append("where the route heeds FeltDB-Namespace, it must name a namespace of the key")
-    if scope in _WORKER_SCOPES:
+    if needed & _WORKER_SCOPES:
         left.append("the worker that the body names must be this key's own, or the key must manage workers")
-    if principal.collections is not None and "collection" not in arguments and scope in ("state:read", "state:write"):
-        left.append("every collection that the body names must be one of the key's")
+    if principal.collections is not None and "collection" not in arguments and needed & _COLLECTION_SCOPES:
+        left.append("every collection that the call names or reads must be one of the key's")
+    left += [
+        f"where the body calls for it, the key must hold {scope}"
+        for scope in view.by_body.get(method, ())
+        if not principal.has(scope)
+    ]
     return left
 
 

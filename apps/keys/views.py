@@ -76,7 +76,8 @@ class KeyedView(APIView):
     """A view behind a key.
 
     `scopes` names for each method the scope it needs, or None where any valid key will do; a method without an
-    entry fails when the view is wired up. `also` names scopes that a method needs besides. A body of POST, PUT and
+    entry fails when the view is wired up. `also` names scopes that a method needs besides, `by_body` those that it
+    asks for where the body calls for them. A body of POST, PUT and
     PATCH is read before the method runs, and is `request.data`; `empty_body` is what no body at all stands for, or
     None where a body must come. A view that reads its body itself sets `reads_json = False`. In the method,
     `request.principal` and `request.namespace` (unless `namespaced = False`) are set.
@@ -84,6 +85,7 @@ class KeyedView(APIView):
 
     scopes: ClassVar[dict[str, str | None]] = {}
     also: ClassVar[dict[str, tuple[str, ...]]] = {}
+    by_body: ClassVar[dict[str, tuple[str, ...]]] = {}
     namespaced: ClassVar[bool] = True
     reads_json: ClassVar[bool] = True
     empty_body: ClassVar[Any] = None

@@ -98,6 +98,46 @@ def test_what_only_the_body_tells_is_named(make_key: Callable[..., Any]) -> None
     assert said(make_key().secret, by_path["/v1/query"]).left == ()
 
 
+DRY_RUN = ("POST", "/v1/triggers/t1/dry-run", {"definition": {"source_collection": "orders"}})
+QUESTION = {"grant": {}, "application_id": "app", "capability": "state:read", "resource": "flow://app"}
+ELSEWHERE: dict[str, Any] = {"collections": ["other"]}
+
+
+@pytest.mark.parametrize(
+    ("call", "key", "named"),
+    [
+        (DRY_RUN, {"scopes": ["triggers:read"]}, "state:read"),
+        (DRY_RUN, {"scopes": ["triggers:read", "state:read"], **ELSEWHERE}, "collection"),
+        (
+            ("POST", "/v1/triggers", {"source_collection": "orders"}),
+            {"scopes": ["triggers:write"], **ELSEWHERE},
+            "coll",
+        ),
+        (("GET", "/v1/changes?after=start&collections=orders", None), {"scopes": ["events:read"], **ELSEWHERE}, "coll"),
+        (("POST", "/v1/query", {"collection": "orders"}), {"scopes": ["state:read"], **ELSEWHERE}, "collection"),
+        (
+            ("POST", "/v1/authorization/check", {**QUESTION, "subject": {"kind": "agent", "id": "a"}}),
+            {"scopes": ["state:read"]},
+            "grants:write",
+        ),
+    ],
+)
+def test_a_call_that_is_refused_for_what_it_names_is_not_said_to_pass_without_a_word(
+    call: tuple[str, str, Any],
+    key: dict[str, Any],
+    named: str,
+    api: Callable[..., ApiClient],
+    make_key: Callable[..., Any],
+) -> None:
+    secret = make_key(**key).secret
+    body = api(secret).call(*call).json()
+    assert body["code"] == "FORBIDDEN" and body["reason"] in ("MISSING_SCOPE", "COLLECTION_DENIED"), body
+    verdict = tester.would_pass(secret, *call[:2], namespace=None, now=services.utc_now())[1]
+    assert named in (" ".join(verdict.left) if verdict.passes else verdict.why), verdict
+    whole = tester.would_pass(make_key().secret, *call[:2], namespace=None, now=services.utc_now())[1]
+    assert whole.passes and whole.left == ()
+
+
 def test_an_action_and_the_record_of_that_name_share_a_path(make_key: Callable[..., Any]) -> None:
     path = "/v1/collections/orders/search"
     reader = make_key(scopes=["state:read"]).secret

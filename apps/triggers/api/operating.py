@@ -5,11 +5,12 @@ from typing import Any, ClassVar
 
 from rest_framework.response import Response
 
+from apps.keys.permissions import require_collection
 from apps.keys.views import KeyedRequest, KeyedView
 from apps.state import reading
 from apps.triggers import services
 from apps.triggers.api import described, described_operating
-from apps.triggers.api.views import READ, WRITE, answer, require_reading
+from apps.triggers.api.views import READ, WRITE, answer
 from apps.triggers.limits import DRY_RUN_MAX_SAMPLES, DRY_RUN_SAMPLES, MAX_CURSOR_CHARS, MAX_REASON_CHARS
 from apps.workloads.clock import now_ms
 
@@ -145,9 +146,10 @@ class CancelReplayView(_OperateView):
 
 
 class DryRunView(KeyedView):
-    """What a definition would have fired for."""
+    """What a definition would have fired for: keys of records, so that it is a reading of them."""
 
     scopes = {"POST": READ}
+    also = {"POST": ("state:read",)}
     empty_body: ClassVar[Any] = {}
 
     @described_operating.dry_run_trigger
@@ -171,4 +173,4 @@ class DryRunView(KeyedView):
         sources = [definition.get("source_collection"), services.source_of(request.namespace, trigger)]
         for source in sources:
             if isinstance(source, str):
-                require_reading(request, source)
+                require_collection(request.principal, source)

@@ -5,7 +5,7 @@ from typing import Any
 
 from rest_framework.response import Response
 
-from apps.keys.permissions import require_collection, require_scope
+from apps.keys.permissions import require_collection
 from apps.keys.views import KeyedRequest, KeyedView
 from apps.state import cursors, inputs, reading
 from apps.triggers import services
@@ -163,7 +163,7 @@ class ExplainView(KeyedView):
     def get(self, request: KeyedRequest, trigger: str) -> Response:
         """Take the decision on one change apart. It shows members of the record."""
         reading.known_parameters(request.query_params, "change")
-        require_reading(request, services.find(request.namespace, trigger).source_collection)
+        require_collection(request.principal, services.find(request.namespace, trigger).source_collection)
         change = reading.text(request.query_params.get("change", ""), "/change", max_bytes=MAX_CURSOR_CHARS)
         return Response(services.explain(request.namespace, trigger, change))
 
@@ -178,12 +178,6 @@ def _require_source(request: KeyedRequest, body: Any) -> None:
     """A trigger hands records over, so the key must be allowed the collection it watches."""
     if isinstance(body, dict) and isinstance(body.get("source_collection"), str):
         require_collection(request.principal, body["source_collection"])
-
-
-def require_reading(request: KeyedRequest, collection: str) -> None:
-    """Who is shown members of records may read the collection."""
-    require_scope(request.principal, "state:read")
-    require_collection(request.principal, collection)
 
 
 def answer(trigger: Trigger, *, status: int = 200) -> Response:

@@ -172,9 +172,10 @@ class DelegatedGrant(KeyedView):
 
 
 class AuthorizationCheck(KeyedView):
-    """`POST /v1/authorization/check`."""
+    """`POST /v1/authorization/check`. About oneself it takes no scope, about somebody else `grants:write`."""
 
     scopes = {"POST": None}
+    by_body = {"POST": ("grants:write",)}
     max_body_bytes = limits.MAX_BODY_BYTES
 
     @describe(
@@ -192,7 +193,8 @@ class AuthorizationCheck(KeyedView):
             asked = inputs.read_question(request.data)
         me = grant_subject(request.principal)
         if asked.subject not in (None, me):
-            require_scope(request.principal, "grants:write")
+            for scope in self.by_body["POST"]:
+                require_scope(request.principal, scope)
         decision = services.verify(
             asked.grant,
             subject=asked.subject or me,

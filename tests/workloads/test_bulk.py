@@ -25,8 +25,8 @@ from apps.workloads.states import BulkAction, BulkOutcome, State
 from tests.workloads.bulk_orders import carry_out, claimed
 
 NAMESPACE = "test"
-MANY = 100
-"""A thousand and more, with real processes, are in `tests/acceptance/test_console.py`."""
+MANY = 1_000
+"""As many, and more, with real processes, are in `tests/acceptance/test_console.py`."""
 
 
 @pytest.fixture
@@ -80,8 +80,9 @@ def outcomes(order: BulkOrder) -> dict[str, tuple[str, str]]:
 
 def test_retrying_all_makes_exactly_one_attempt_more_of_each_however_soon_they_fail_again(olga: Principal) -> None:
     commands = [ask(f"k{number}", retry_policy=RetryPolicy(max_attempts=3)) for number in range(MANY)]
-    for admission in services.admit_many(commands, now_ms=now_ms()):
-        fail_once(admission.workload)
+    for begin in range(0, MANY, 100):
+        for admission in services.admit_many(commands[begin : begin + 100], now_ms=now_ms()):
+            fail_once(admission.workload)
     order = started(BulkAction.RETRY, all_dead(), olga)
     assert order.total == MANY
     running = claimed(order)

@@ -3,6 +3,7 @@
 import errno
 import multiprocessing
 import random
+import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -164,19 +165,21 @@ def failures(quick: Path, code: int, sticky: bool, calls: range, until: float) -
 @pytest.mark.torture
 @timeout(0.1)
 def test_lives_without_end_cut_short_at_every_call_and_force(quick: Path) -> None:
-    """A tenth of the torture time: kills at every call, then power cuts and failing calls, all over again."""
+    """A tenth of the torture time: in each round power cuts, failing calls and kills over a whole life."""
     until = time.monotonic() + seconds(0.1)
-    rounds = 0
+    rounds = cuts = failed = deaths = 0
     while time.monotonic() < until:
         base = quick / str(rounds)
         base.mkdir()
-        for cut_at in power_cuts(base, rounds, 1, until):
-            print("seed", rounds, "cut", cut_at)
+        cuts += len(list(power_cuts(base, rounds, 8, until)))
         for code in (errno.EIO, errno.ENOSPC):
             for sticky in (False, True):
-                print(failures(base, code, sticky, range(rounds % 3, 100_000, 3), until), "failing calls")
-        after = rounds % 5
+                failed += failures(base, code, sticky, range(rounds % 24, 100_000, 24), until)
+        after = rounds % 30
         while time.monotonic() < until and (lines := killed(base / f"kill-{after}", "", after)) is not None:
             log_life.account(base / f"kill-{after}" / "store", lines, boots=(1, 2))
-            after += 5
+            deaths += 1
+            after += 30
         rounds += 1
+        shutil.rmtree(base)
+    print(rounds, "rounds", cuts, "power cuts", failed, "failing calls", deaths, "deaths")

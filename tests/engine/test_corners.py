@@ -355,3 +355,14 @@ def test_a_streamed_query_cut_short_before_its_first_record_gives_back_its_curso
     with pytest.raises(errors.ScanLimitExceeded) as cut:
         store.query("a", order_by=[("n", "asc")], limit=5)
     assert cut.value.details["cursor"] is None
+
+
+def test_an_index_whose_records_all_went_before_it_was_built_is_complete(store: Store) -> None:
+    store.commit([put("a:1", {"n": 1})])
+    assert not store.declare_index("a", ["n"], until=0.0).complete
+    store.commit([delete("a:1")])
+    assert store.declare_index("a", ["n"]).complete
+    store.commit([put("a:2", {"n": 1})])
+    found = store.query("a", where={"field": "n", "op": "eq", "value": 1})
+    assert ([one.id for one in found.records], found.plan["access"]) == (["2"], "index")
+    assert store.verify().findings == ()

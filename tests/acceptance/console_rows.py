@@ -1,5 +1,9 @@
 """A row of everything that the console shows, in a real instance, with hostile text wherever text can be."""
 
+from pathlib import Path
+
+from django.conf import settings
+
 from apps.keys.grants.services import issue_for
 from apps.keys.principal import operator
 from apps.keys.services import issue_key
@@ -12,7 +16,7 @@ from apps.workloads.clock import now_ms
 from apps.workloads.commands import ApprovalPolicy, ClaimById, CreateWorkload, Failure, Subject
 from apps.workloads.models import Workload
 from feltdb_engine.model import Mutation
-from tests.operations.rows import a_bulk_order, a_refused_word, a_schedule, a_worker
+from tests.operations.rows import a_backup, a_bulk_order, a_refused_word, a_schedule, a_worker
 
 
 def fill(namespace: str, hostile: str) -> None:
@@ -29,6 +33,8 @@ def fill(namespace: str, hostile: str) -> None:
     a_worker(namespace, now_ms(), worker_id=hostile)
     a_schedule(namespace, now_ms())
     a_bulk_order(namespace, "root")
+    a_backup(Path(settings.BACKUP_DIR), "nightly", namespace)
+    (Path(settings.BACKUP_DIR) / printable.replace("/", "")).mkdir()
     document = {
         "trigger_id": "hostile",
         "source_collection": "c",

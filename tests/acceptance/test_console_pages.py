@@ -35,7 +35,7 @@ fill("default", {HOSTILE!r})
 ACTIONS = frozenset({"logout", "jsi18n", "autocomplete", "view_on_site", "storage_acknowledge", "record_value"})
 ACTS = (
     *("act", "again", "approve", "cancel", "reject", "retry", "revoke", "end", "delete", "start", "stop", "discard"),
-    *("choose", "acknowledge", "run", "export"),
+    *("choose", "acknowledge", "run", "export", "verify"),
 )
 """Addresses that act, or show nothing to a person: these, and whatever ends in one of these words."""
 

@@ -69,6 +69,8 @@ def exchange(loop: Any, client: socket.socket, sent: bytes, answers: int) -> lis
             first, *lines = received[:end].decode().split("\r\n")
             headers = dict(line.lower().split(": ", 1) for line in lines)
             length = int(headers["content-length"])
+            if len(received) < end + 4 + length:
+                break  # the rest of its body is under way
             body = json.loads(received[end + 4 : end + 4 + length])
             assert first == "HTTP/1.1 503 Service Unavailable" and body["request_id"] == headers["x-request-id"]
             found.append(body)

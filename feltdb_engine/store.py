@@ -50,13 +50,14 @@ from feltdb_engine.past import Past, check_revision
 from feltdb_engine.questions import Questions
 from feltdb_engine.reading import Reader
 from feltdb_engine.rules import Rules
+from feltdb_engine.single import SingleChanges
 from feltdb_engine.transfer import Transfer
 from feltdb_engine.upkeep import Upkeep
 from feltdb_engine.view import StoredTransaction
 from feltdb_engine.writer import Writer
 
 
-class Store(Upkeep, Rules, Transfer, Questions):
+class Store(Upkeep, Rules, Transfer, Questions, SingleChanges):
     """An open store. Any number of threads may use it; other processes may have it open at the same time."""
 
     def __init__(self, core: Core, *, read_only: bool) -> None:

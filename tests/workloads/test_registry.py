@@ -327,6 +327,16 @@ def test_a_workers_row_cannot_be_made_to_lie(register, values, constraint):
         RegisteredWorker.objects.filter(pk=worker.pk).update(**values)
 
 
+def test_where_a_worker_is_can_be_said_in_a_header_whatever_its_name(api):
+    boss = api()
+    for name in ("NX\u00a2\u0006\u00e2", "b?c#d", "\u4e16"):
+        body = {"worker_id": name, "capabilities": ["identity"], "capacity": {"concurrency": 1}}
+        answer = boss.post_json(f"{WORKERS}/register", body)
+        assert answer.status_code == 201, answer.json()
+        assert answer["Location"].isascii() and answer["Location"].isprintable() and " " not in answer["Location"]
+        assert boss.get(answer["Location"]).json()["worker_id"] == name
+
+
 def test_a_workers_life_over_http(api, make_key):
     own = api(
         make_key(worker_id="w1", scopes=["worker:register", "worker:heartbeat", "workload:claim", "workload:execute"])

@@ -3,10 +3,9 @@
 Not here: questions about records (`questions.py`).
 """
 
-from urllib.parse import quote
-
 from django.http import HttpResponse
 
+from apps.http.addresses import location
 from apps.keys.views import KeyedRequest
 from apps.state import conditions, inputs, reading, shapes
 from apps.state.api import described
@@ -61,8 +60,7 @@ class CollectionView(StateView):
         conditions.refuse(request.headers)
         record_id, value = inputs.new_record(request.data)
         written = records.create(self.call(request, write=True), collection_in(collection), record_id, value)
-        location = f"/v1/collections/{collection}/{quote(written.record.id, safe='')}"
-        return _written(written, status=201, headers={"Location": location})
+        return _written(written, status=201, headers=location("collections", collection, written.record.id))
 
 
 class RecordView(StateView):

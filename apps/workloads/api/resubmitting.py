@@ -4,6 +4,7 @@ from typing import Any
 
 from rest_framework.response import Response
 
+from apps.http.addresses import location
 from apps.http.openapi import Answer, add_schemas, describe, ref
 from apps.keys.views import KeyedRequest, KeyedView
 from apps.workloads import services, wanted
@@ -67,5 +68,5 @@ class ResubmitView(KeyedView):
             now_ms=now_ms(),
         )
         made = admission.workload.workload_id
-        headers = {"Location": f"/v1/workloads/{made}", **({} if admission.created else shapes.REPLAYED)}
+        headers = {**location("workloads", made), **({} if admission.created else shapes.REPLAYED)}
         return Response(shapes.workload(reading.get(request.namespace, made)), status=201, headers=headers)

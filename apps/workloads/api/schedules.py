@@ -4,6 +4,7 @@ from typing import Any, ClassVar
 
 from rest_framework.response import Response
 
+from apps.http.addresses import location
 from apps.http.openapi import Answer, add_schemas, describe, query_parameter, ref
 from apps.keys.views import KeyedRequest, KeyedView
 from apps.state import cursors
@@ -186,7 +187,7 @@ class SchedulesView(KeyedView):
             requested_by=inputs.subject_of(request.principal),
             now_ms=now,
         )
-        headers = {"Location": f"/v1/schedules/{done.schedule.schedule_id}"} if done.created else {}
+        headers = location("schedules", done.schedule.schedule_id) if done.created else {}
         return Response(shown(done.schedule, now), status=201 if done.created else 200, headers=headers)
 
 

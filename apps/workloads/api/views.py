@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 from rest_framework.response import Response
 
 from apps.http import budget, stopping
+from apps.http.addresses import location
 from apps.keys.views import KeyedRequest, KeyedView
 from apps.state import cursors
 from apps.workloads import limits, services
@@ -52,7 +53,7 @@ class WorkloadsView(KeyedView):
         command = inputs.create(request.data, namespace=request.namespace, principal=request.principal)
         admission = services.admit(command, now_ms=now_ms(), by=request.principal)
         workload_id = admission.workload.workload_id
-        headers = {"Location": f"/v1/workloads/{workload_id}", **({} if admission.created else shapes.REPLAYED)}
+        headers = {**location("workloads", workload_id), **({} if admission.created else shapes.REPLAYED)}
         found = reading.get(request.namespace, workload_id)
         return Response(shapes.workload(found), status=201, headers=headers)
 

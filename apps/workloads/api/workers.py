@@ -4,6 +4,7 @@ from typing import Any, ClassVar
 
 from rest_framework.response import Response
 
+from apps.http.addresses import location
 from apps.http.openapi import Answer, describe, query_parameter, ref
 from apps.keys.views import KeyedRequest, KeyedView
 from apps.state import cursors
@@ -100,7 +101,7 @@ class RegisterView(KeyedView):
             grant=body.get("grant"),
         )
         made = registry.register(command, by=request.principal, now_ms=now_ms())
-        return Response(_shown(made), status=201, headers={"Location": f"/v1/workers/{made.worker_id}"})
+        return Response(_shown(made), status=201, headers=location("workers", made.worker_id))
 
 
 class WorkerView(KeyedView):

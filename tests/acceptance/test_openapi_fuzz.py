@@ -73,6 +73,7 @@ def fuzz(instance: Instance, role: str, *, seconds: int, seed: str) -> "subproce
         *("--exclude-path", "/v1/events"),  # which ends when it likes: tests/state/test_events.py
         *("--max-examples", "5"),
         *("--max-time", str(seconds)),
+        *("--request-timeout", "40"),  # longer than any wait that may be asked for
         *("--seed", seed),
         *("--warnings", "off"),
         "--continue-on-failure",

@@ -181,7 +181,7 @@ def test_a_minute_at_ten_times_what_it_can_do_keeps_every_promised_millisecond(i
         recovered=lambda usual, found: found.rate > 0.8 * usual.rate and not found.refused,
     )
     judge(seen, instance, key)
-    assert seen.over.sent > 5 * seen.usual.rate * seen.over.took_s, seen  # what found no connection free is not sent
+    assert seen.over.sent > 9 * seen.usual.rate * seen.over.took_s, seen  # what found no connection free is not sent
     assert seen.over.within_ms("503") < 100, str(seen)
     assert seen.over.within_ms("201") < DEADLINE_MS, str(seen)
     assert seen.over.rate > SERVED_PART * seen.usual.rate, str(seen)

@@ -3,8 +3,8 @@
 Everything in one run on one database that forces each commit (SQLite, or the PostgreSQL server of --postgres), so that
 the ratios mean something whatever the machine. Slices take turns: create, claim, start, complete one by one, the same
 with claim and start in one step as our own worker does, in batches of 50, and the Rust reference one by one if it is
-built. Then a claim, an idle poll and a heartbeat with 1,000 rows against --rows, with the plans that explain them.
-Medians are printed (for growth the lower quartile: a busy disk's pauses would hide what the table's size costs).
+built. Then what a worker does at every moment with 1,000 rows against --rows, and the plans that explain it
+(`work_growth.py`). Medians are printed.
 """
 
 import argparse
@@ -14,10 +14,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks.database import Reference, instance, plans, settle
+from benchmarks.database import Reference, instance
+from benchmarks.work_growth import growth
 
 _BATCH = 50
-_TIMES = 60
 
 
 def main() -> None:
@@ -33,11 +33,11 @@ def main() -> None:
     )
     parser.add_argument("--only", choices=["rates", "growth"], help="only this half")
     options = parser.parse_args()
-    with instance(options.postgres) as folder:
-        if options.only != "growth":
+    if options.only != "growth":
+        with instance(options.postgres) as folder:
             rates(options.lives, options.rounds, folder)
-        if options.only != "rates":
-            growth(options.rows)
+    if options.only != "rates":
+        growth(options.rows, options.postgres)
 
 
 def rates(lives: int, rounds: int, folder: Path) -> None:
@@ -90,93 +90,6 @@ def in_batches(mark: str, lives: int) -> None:
     while claims := services.claim_next(asking(mark, _BATCH, start=True), now_ms=now_ms()):
         reports = [Report(fence=claim.fence, completion=completion(claim)) for claim in claims]
         services.complete_many(reports, now_ms=now_ms())
-
-
-def growth(rows: int) -> None:
-    """Print what is done at every moment of a worker's life with few and with many rows, and by which plans."""
-    from apps.workloads import services
-    from apps.workloads.clock import now_ms
-
-    costs: dict[str, list[float]] = {}
-    made = 0
-    create("growth", 0, 1)
-    create("over", 0, 1)
-    over()
-    for size in (1_000, rows):
-        began = time.perf_counter()
-        multiply(made, size)
-        made = size
-        settle()
-        print(f"{size:,} ready and as many finished rows, made in {time.perf_counter() - began:.0f} s")
-        (held,) = services.claim_next(asking("growth", 1, start=True), now_ms=now_ms())
-        calls: dict[str, Callable[[], Any]] = {
-            "a claim": lambda: services.claim_next(asking("growth", 1, start=False), now_ms=now_ms()),
-            "an idle poll": lambda: services.claim_next(asking("over", 1, start=False), now_ms=now_ms()),
-            "an idle look of a worker": lambda: services.ready_definitions(
-                now_ms=now_ms(), capabilities=frozenset({"over"}), declared=lambda namespace, name: False
-            ),
-            "a heartbeat": lambda held=held: services.heartbeat(held.fence, extend_ms=600_000, now_ms=now_ms()),
-            "an idle sweep": lambda: services.sweep(now_ms=now_ms()),
-        }
-        for name, call in calls.items():
-            spent = [timed(call) for _ in range(_TIMES)]
-            costs.setdefault(name, []).append(1000 * statistics.quantiles(spent, n=4)[0])
-    for name, (few, many) in costs.items():
-        print(f"{name}: {few:.2f} ms with 1,000, {many:.2f} ms with {rows:,}; ratio {many / few:.2f}")
-    for name, call in calls.items():
-        print(f"{name}:")
-        plans(call)
-
-
-def over() -> None:
-    """Make the one row of the mark "over" a finished one; what is copied from it is finished, too."""
-    from apps.workloads.models import Workload
-
-    Workload.objects.filter(definition_id="over").update(state="SUCCEEDED", history_length=4)
-
-
-def multiply(first: int, last: int) -> None:
-    """Copy the rows of the two marks, each with its request, so that there are `last` of each: the database does it."""
-    from django.db import connection
-
-    from apps.workloads.models import Request, Workload
-
-    counted = f"WITH RECURSIVE n(n) AS (VALUES({first + 1}) UNION ALL SELECT n + 1 FROM n WHERE n < {last})"
-    series = f"({counted} SELECT n FROM n) AS n"
-    for mark in ("growth", "over"):
-        row = Workload.objects.get(workload_id=_first(mark))
-        changed = {"workload_id": f"'{mark}-' || n"}
-        _copy(Workload, f"t.id = {row.pk}", series, changed, leave="id")
-        request = Request._meta.db_table
-        columns = [field.column for field in Request._meta.concrete_fields]
-        values = {"workload_id": "w.id", "idempotency_key": "w.workload_id"}
-        picked = ", ".join(values.get(column, f't."{column}"') for column in columns)
-        named = ", ".join(f'"{column}"' for column in columns)
-        with connection.cursor() as cursor:
-            cursor.execute(
-                f'INSERT INTO "{request}" ({named}) SELECT {picked} FROM "{request}" t, "{Workload._meta.db_table}" w '
-                f"WHERE t.workload_id = {row.pk} AND w.workload_id LIKE '{mark}-%' "
-                f'AND NOT EXISTS (SELECT 1 FROM "{request}" r WHERE r.workload_id = w.id)'
-            )
-
-
-def _first(mark: str) -> str:
-    from apps.workloads.models import Workload
-
-    return str(Workload.objects.filter(definition_id=mark).order_by("pk").values_list("workload_id", flat=True)[0])
-
-
-def _copy(model: Any, where: str, series: str, changed: dict[str, str], *, leave: str) -> None:
-    from django.db import connection
-
-    columns = [field.column for field in model._meta.concrete_fields if field.column != leave]
-    picked = ", ".join(changed.get(column, f't."{column}"') for column in columns)
-    named = ", ".join(f'"{column}"' for column in columns)
-    with connection.cursor() as cursor:
-        cursor.execute(
-            f'INSERT INTO "{model._meta.db_table}" ({named}) SELECT {picked} '
-            f'FROM "{model._meta.db_table}" t, {series} WHERE {where}'
-        )
 
 
 def create(mark: str, begin: int, end: int) -> None:

@@ -4,7 +4,7 @@ Not here: where they are kept (`models.py`), how they are carried out (`services
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from apps.workloads import limits
@@ -38,7 +38,13 @@ class RetryPolicy:
 
     def as_json(self) -> dict[str, JSON]:
         """Return the policy as it is stored and shown."""
-        return {**asdict(self), "retry_on": sorted(self.retry_on)}
+        return {
+            "max_attempts": self.max_attempts,
+            "initial_delay_ms": self.initial_delay_ms,
+            "max_delay_ms": self.max_delay_ms,
+            "backoff": self.backoff,
+            "retry_on": sorted(self.retry_on),
+        }
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "RetryPolicy":
@@ -59,7 +65,10 @@ class Timeouts:
 
     def as_json(self) -> dict[str, JSON]:
         """Return the deadlines that are set."""
-        return {name: value for name, value in asdict(self).items() if value is not None}
+        return {name: value for name in _DEADLINES if (value := getattr(self, name)) is not None}
+
+
+_DEADLINES = tuple(each.name for each in fields(Timeouts))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

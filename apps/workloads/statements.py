@@ -14,6 +14,7 @@ from typing import Any, TypeAlias, TypeVar
 from django.core.exceptions import ObjectDoesNotExist
 from django.db import connection
 from django.db.models import Field, Model
+from django.db.models.base import ModelState
 
 from apps.workloads.fields import JSONText
 
@@ -42,8 +43,17 @@ def fetch(
         values = list(row)
         for place, field in texts:
             values[place] = field.from_db_value(values[place], None, connection)
-        made.append(model.from_db(connection.alias, names, values))
+        made.append(_saved(model, names, values))
     return made
+
+
+def _saved(model: type[M], names: Iterable[str], values: Iterable[Any]) -> M:
+    """Return the instance of a row of which every column was read. Django's own way looks at each field once more."""
+    row = model.__new__(model)
+    row.__dict__.update(zip(names, values, strict=True))
+    row._state = ModelState()
+    row._state.adding, row._state.db = False, connection.alias
+    return row
 
 
 def first(model: type[M], **equals: Any) -> M | None:

@@ -15,6 +15,7 @@ import pytest
 from django.db import OperationalError, connection, connections
 from django.db.utils import ConnectionHandler
 
+from feltsite.sqlite import base
 from feltsite.sqlite.base import DatabaseWrapper
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -147,3 +148,34 @@ def test_the_default_database_takes_turns() -> None:
         assert isinstance(connections["default"], DatabaseWrapper)
     else:
         assert connection.vendor == "postgresql"
+
+
+def test_a_statement_that_runs_again_means_the_same_with_its_placeholders_and_its_literal_per_cents(
+    database: Path,
+) -> None:
+    mine = connect(database)
+    with mine.cursor() as cursor:
+        for value in ("a%sb", 7, None):
+            cursor.execute("SELECT %s, 'x%%sy', '%%', 5 %% 3", [value])
+            assert cursor.fetchone() == (value, "x%sy", "%", 2)
+        cursor.execute("SELECT %(one)s, %(two)s", {"one": 1, "two": 2})
+        assert cursor.fetchone() == (1, 2)
+        long = f"SELECT %s, '{'z' * 9_000}%%'"
+        cursor.execute(long, [1])
+        assert cursor.fetchone() == (1, "z" * 9_000 + "%")
+        cursor.execute("SELECT '%s'")  # without parameters a text is sent as it is
+        assert cursor.fetchone() == ("%s",)
+    mine.close()
+
+
+def test_the_forms_of_statements_are_kept_in_a_bounded_number(database: Path) -> None:
+    mine = connect(database)
+    before = base._in_sqlites_form.cache_info()
+    with mine.cursor() as cursor:
+        for _ in range(3):
+            cursor.execute("SELECT %s AS said_three_times", [1])
+        cursor.execute(f"SELECT %s, '{'z' * 9_000}'", [1])
+    after = base._in_sqlites_form.cache_info()
+    assert (after.hits - before.hits, after.misses - before.misses) == (2, 1)
+    assert after.maxsize == 512
+    mine.close()

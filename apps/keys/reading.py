@@ -1,9 +1,10 @@
 """Keys as their administrators see them: one, and pages of many. Nothing here changes anything or shows a secret."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 
 from apps.keys import limits
 from apps.keys.clock import from_microseconds, microseconds
@@ -13,6 +14,9 @@ from apps.keys.principal import EVERY_NAMESPACE, Principal
 
 _AT_ONE_INSTANT = 1_000
 """Keys made in one microsecond that pages can part."""
+
+_AT_A_TIME = 200
+"""Keys that a statement brings at least, however short the page: most of them may be such as the reader may not see."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -56,7 +60,7 @@ def list_keys(
     if live_only:
         rows = rows.filter(Q(expires_at__isnull=True) | Q(expires_at__gt=now), revoked_at__isnull=True)
     page: list[ApiKey] = []
-    for looked_at, key in enumerate(rows[seen:].iterator(chunk_size=200)):
+    for looked_at, key in enumerate(_in_order(rows, past=seen, at_a_time=max(limit + 1, _AT_A_TIME))):
         full = len(page) >= limit or looked_at >= limits.MAX_LOOKED_AT
         if full and instant is not None and seen < _AT_ONE_INSTANT:
             return KeyPage(keys=page, below=microseconds(instant) * _AT_ONE_INSTANT + seen)
@@ -65,6 +69,21 @@ def list_keys(
         if may_see(reader, key) and (namespace is None or not {namespace, EVERY_NAMESPACE}.isdisjoint(key.namespaces)):
             page.append(key)
     return KeyPage(keys=page, below=None)
+
+
+def _in_order(rows: QuerySet[ApiKey], *, past: int, at_a_time: int) -> Iterator[ApiKey]:
+    """Yield the keys of `rows` but for the first `past`, newest first, by statements that bring `at_a_time` at most.
+
+    Not by `iterator()`: outside a transaction PostgreSQL makes the whole answer of its cursor before the first row.
+    """
+    brought = list(rows[past : past + at_a_time])
+    while brought:
+        yield from brought
+        if len(brought) < at_a_time:
+            return
+        last = brought[-1]
+        older = Q(created_at__lt=last.created_at) | Q(created_at=last.created_at, id__gt=last.id)
+        brought = list(rows.filter(older, created_at__lte=last.created_at)[:at_a_time])
 
 
 def may_see(reader: Principal, key: ApiKey) -> bool:

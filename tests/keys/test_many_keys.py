@@ -1,5 +1,6 @@
 """Very many keys: one is found by one statement over indexes, and every list looks at a bounded number of them."""
 
+import re
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
@@ -143,6 +144,30 @@ def test_a_page_that_looked_at_its_most_tells_nothing_of_what_it_left_out(make_k
         cursor = paging.encode(below, "keys")
         assert cursor is None or "many" not in str(paging.decode(cursor, "keys"))
     assert (found, pages) == ([mine], 2)
+
+
+def test_a_page_asks_the_database_for_no_more_keys_than_it_may_look_at() -> None:
+    insert(limits.MAX_LOOKED_AT + 500)
+    for reader, most in ((operator("tests"), limits.DEFAULT_PAGE + 200), (STRANGER, limits.MAX_LOOKED_AT + 200)):
+        with CaptureQueriesContext(connection) as queries:
+            reading.list_keys(reader=reader, now=NOW, limit=limits.DEFAULT_PAGE)
+        asked_for = [re.search(r"LIMIT (\d+)", each["sql"]) for each in queries]
+        assert None not in asked_for, [each["sql"] for each in queries]
+        assert sum(int(found[1]) for found in asked_for if found) <= most
+
+
+def test_pages_go_on_among_more_keys_of_one_instant_than_a_statement_brings(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(reading, "_AT_A_TIME", 2)
+    insert(9)
+    ApiKey.objects.update(created_at=NOW)
+    found, below, pages = [], None, 0
+    while pages == 0 or below is not None:
+        page = reading.list_keys(reader=operator("tests"), now=NOW, below=below, limit=4)
+        found, below, pages = found + [key.id for key in page.keys], page.below, pages + 1
+    assert found == [f"many{place:08d}" for place in range(9)]
+    assert [key.id for key in reading.list_keys(reader=STRANGER, now=NOW, limit=1).keys] == []
 
 
 @pytest.mark.torture

@@ -183,6 +183,8 @@ class ApiKeyAdmin(ReadOnlyAdmin):
         """Ask once more, then end the keys at once, in every running process."""
         by = acting(request)
         keys = list(queryset.filter(revoked_at=None))
+        if not keys and "confirmed" in request.POST:
+            return self._page(request, "revoke", "Nothing was done", status=CONFLICT, ended=list(queryset))
         if not keys:
             self.message_user(request, "All of these are revoked already.", messages.INFO)
             return None

@@ -102,6 +102,7 @@ class RotateForm(forms.Form):
             self.conflict = True
             self.add_error(None, f"{refused} Its secrets are on the key's page; open this page anew to rotate again.")
         except KeyRefused as refused:
+            self.conflict = True  # nothing was typed that could be wrong: it is how the key stands
             self.add_error(None, str(refused))
         return None
 

@@ -8,11 +8,14 @@ from django.contrib import admin, messages
 from django.contrib.auth.models import Group
 from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
-from django.urls import URLPattern, path, reverse
+from django.urls import reverse
+from django.utils.crypto import salted_hmac
 
-from apps.http.pages.readonly import ReadOnlyAdmin
+from apps.http.errors import ApiError
+from apps.http.pages.acting import ActingAdmin
+from apps.http.pages.readonly import numbered
 from apps.keys.console import acting
 from apps.keys.models import Operator
 from apps.operations.services import operators
@@ -22,6 +25,10 @@ from apps.operations.services.roles import MEANING, Role, role_of
 # Roles are a table in code; Django's page for groups would change it behind the code's back.
 admin.site.unregister(Group)
 
+ACT = "keys.add_operator"
+"""No role has it: only administrators, who have everything, act here."""
+
+ACTS = ("role", "password", "stop", "start")
 ROLES = [(role.value, f"{role.value}: {MEANING[role]}") for role in Role]
 
 
@@ -38,8 +45,11 @@ class NewOperatorForm(forms.Form):
 
 
 @admin.register(Operator)
-class OperatorAdmin(ReadOnlyAdmin):
+class OperatorAdmin(ActingAdmin):
     """Lists people, makes accounts, changes roles and passwords, stops accounts."""
+
+    act_permission = ACT
+    acts = ACTS
 
     list_display = ["username", "role", "is_active", "last_login", "date_joined"]
     search_fields = ["username"]
@@ -59,11 +69,6 @@ class OperatorAdmin(ReadOnlyAdmin):
     def has_add_permission(self, request: HttpRequest) -> bool:
         """Administrators make operators."""
         return bool(request.user.is_active and request.user.is_superuser)
-
-    def get_urls(self) -> list[URLPattern]:
-        """Add the actions."""
-        act = self.admin_site.admin_view(self.act_view)
-        return [path("<int:pk>/do/<str:action>/", act, name="keys_operator_act"), *super().get_urls()]
 
     def add_view(
         self, request: HttpRequest, form_url: str = "", extra_context: dict[str, Any] | None = None
@@ -88,46 +93,41 @@ class OperatorAdmin(ReadOnlyAdmin):
         status = 422 if form.errors else 200
         return TemplateResponse(request, "admin/keys/operator/new.html", context, status=status)
 
-    def change_view(
-        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
-    ) -> HttpResponse:
-        """Show one person and what can be done."""
-        if request.method not in ("GET", "HEAD"):
-            return HttpResponseNotAllowed(["GET", "HEAD"])
-        if not self.has_view_permission(request):
-            raise PermissionDenied
-        return self._page(request, self._find(object_id))
+    def find(self, object_id: str) -> Operator:
+        """Return the person. Raises Http404."""
+        return numbered(Operator.objects.prefetch_related("groups"), object_id, "operator")
 
-    def act_view(self, request: HttpRequest, pk: int, action: str) -> HttpResponse:
+    def moved_on(self, person: Operator, seen: str) -> str:
+        """Tell how the account stands, where role, password or leave to sign in are not what was seen."""
+        if seen == _seen(person):
+            return ""
+        return (
+            "Nothing was done: the account has changed since the page was shown. It is "
+            f"{'active' if person.is_active else 'stopped'} now, with the role {role_of(person) or 'none'}; "
+            "look at it and decide again."
+        )
+
+    def act(self, request: HttpRequest, person: Operator, action: str, reason: str) -> str:
         """Change the role or the password, stop the account or let it go on."""
-        if not self.has_add_permission(request):
-            raise PermissionDenied
-        person = self._find(str(pk))
-        if request.method != "POST":
-            return HttpResponseRedirect(reverse("admin:keys_operator_change", args=[pk]))
         try:
             done = _do(person, action, request)
         except OperatorRefused as refused:
-            return self._page(request, self._find(str(pk)), refusal=refused.message, status=409)
+            raise ApiError("CONFLICT", refused.message) from refused
         self.log_change(request, person, done)
-        messages.success(request, f"{person.username}: {done}.")
-        return HttpResponseRedirect(reverse("admin:keys_operator_change", args=[pk]))
+        return f"{person.username}: {done}."
 
-    def _find(self, object_id: str) -> Operator:
-        rows = Operator.objects.prefetch_related("groups")
-        person = rows.filter(pk=object_id).first() if object_id.isascii() and object_id.isdigit() else None
-        if person is None:
-            raise Http404("there is no such operator")
-        return person
-
-    def _page(
+    def page_of(
         self, request: HttpRequest, person: Operator, *, refusal: str | None = None, status: int = 200
     ) -> HttpResponse:
+        """Return the page of one person."""
+        if not self.has_view_permission(request):
+            raise PermissionDenied
         context = {
             **self.admin_site.each_context(request),
             "title": person.username,
             "opts": self.opts,
             "person": person,
+            "seen": _seen(person),
             "role": role_of(person),
             "meaning": MEANING.get(role_of(person) or Role.VIEWER) if role_of(person) else "may not use the console",
             "roles": ROLES,
@@ -137,8 +137,14 @@ class OperatorAdmin(ReadOnlyAdmin):
         return TemplateResponse(request, "admin/keys/operator/one.html", context, status=status)
 
 
+def _seen(person: Operator) -> str:
+    """Return what changes with the role, the password and the leave to sign in, and tells nothing of them."""
+    stands = f"{role_of(person)} {person.is_active} {person.password}"
+    return salted_hmac("apps.operations.admin", stands, algorithm="sha256").hexdigest()[:32]
+
+
 def _do(person: Operator, action: str, request: HttpRequest) -> str:
-    """Run one action and say what was done. Raises OperatorRefused, Http404 for an unknown one."""
+    """Run one of ACTS and say what was done. Raises OperatorRefused."""
     if action == "role":
         role = request.POST.get("role", "")
         if role not in list(Role):
@@ -148,7 +154,5 @@ def _do(person: Operator, action: str, request: HttpRequest) -> str:
     if action == "password":
         operators.set_password(person.pk, request.POST.get("password", ""), by=acting(request))
         return "has a new password, and is signed out everywhere"
-    if action in ("stop", "start"):
-        operators.set_active(person.pk, action == "start", by=acting(request))
-        return "may sign in again" if action == "start" else "is stopped, and signed out everywhere"
-    raise Http404
+    operators.set_active(person.pk, action == "start", by=acting(request))
+    return "may sign in again" if action == "start" else "is stopped, and signed out everywhere"

@@ -7,7 +7,7 @@ from django import forms
 from apps.http import strict_json
 from apps.http.errors import ApiError
 from apps.http.pages.display import json_text
-from apps.workloads import limits
+from apps.workloads import limits, twins
 from apps.workloads.models import Workload
 
 
@@ -21,12 +21,19 @@ class InputForm(forms.Form):
         help_text="JSON. The new work is asked for by you and starts with a history of its own.",
     )
     key = forms.CharField(widget=forms.HiddenInput, max_length=limits.MAX_TEXT_CHARS)
+    seen = forms.IntegerField(widget=forms.HiddenInput, min_value=0, max_value=2**63 - 1)
+    """The newest work that had been asked for in its place when the page was shown, 0 for none."""
 
     @classmethod
     def of(cls, work: Workload) -> "InputForm":
         """Return the form with the input the work was given, whole."""
         text, _ = json_text(work.request.input, max_chars=2 * limits.MAX_INPUT_BYTES)
-        return cls(initial={"input": text, "key": f"again:{work.workload_id}:{secrets.token_hex(8)}"})
+        key = f"again:{work.workload_id}:{secrets.token_hex(8)}"
+        return cls(initial={"input": text, "key": key, "seen": twins.newest(work)})
+
+    def seeing(self, twin: Workload) -> "InputForm":
+        """Return the form as it was sent, now that the twin has been shown beside it."""
+        return type(self)({**{name: self.data.get(name) for name in self.fields}, "seen": twin.pk})
 
     def clean_input(self) -> object:
         """Return the JSON value. Raises with line and column for what is no JSON."""

@@ -20,7 +20,8 @@ class Form:
     def name(self) -> str:
         """The name of its address, with the action where one address has several."""
         found = resolve(urlsplit(self.address).path)
-        return f"{found.url_name} {found.kwargs.get('action', '')}".strip()
+        confirmed = self.fields.get("action", "") if "confirmed" in self.fields else ""
+        return f"{found.url_name} {found.kwargs.get('action', confirmed)}".strip()
 
 
 class _Reader(HTMLParser):
@@ -43,6 +44,8 @@ class _Reader(HTMLParser):
         if tag == "input" and name:
             if said.get("type") not in ("checkbox", "radio") or "checked" in said:
                 self._form.fields[name] = value
+        elif tag == "button" and said.get("formaction"):
+            self.found.append(Form(address=said["formaction"], fields=self._form.fields, pressed=True))
         elif tag == "button" and not self._form.pressed:
             self._form.pressed = True
             if name:

@@ -112,6 +112,32 @@ def test_pressing_twice_makes_one_and_the_page_says_that_one_is_at_work(
 
 
 @pytest.mark.django_db(transaction=True)
+def test_a_verification_that_is_pressed_twice_is_done_once(
+    console: Client, namespace: str, folder: Path, ended: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    console.post(RUN, {"name": "one"})
+    ended()
+    entered, go_on, true = threading.Event(), threading.Event(), backups.verify_and_note
+
+    def slowly(*args: Any, **kwargs: Any) -> Any:
+        entered.set()
+        assert go_on.wait(30)
+        return true(*args, **kwargs)
+
+    monkeypatch.setattr(backups, "verify_and_note", slowly)
+    try:
+        assert console.post(VERIFY, {"name": "one"}).status_code == 302
+        assert entered.wait(30)
+        second = console.post(VERIFY, {"name": "one"})
+        assert second.status_code == 409 and "Another verification is at work" in text(second)
+    finally:
+        go_on.set()
+    ended()
+    assert [run.outcome for run in UpkeepRun.objects.filter(kind=UpkeepRun.Kind.VERIFICATION)] == ["done"]
+    assert AuditEvent.objects.filter(action="backup.verification_asked").count() == 1
+
+
+@pytest.mark.django_db(transaction=True)
 def test_a_backup_whose_process_died_is_told_as_that_and_bars_no_other(
     console: Client, namespace: str, folder: Path, ended: Any
 ) -> None:

@@ -1,5 +1,6 @@
 """The doctor, load and capacity in the console. Cost: about half a second each."""
 
+import threading
 from typing import Any
 
 import pytest
@@ -66,6 +67,31 @@ def test_compaction_is_previewed_run_in_the_background_and_told(
     assert f"{opened.start().sequence} change" in told and "let go" in told
     asked = AuditEvent.objects.get(action="storage.compaction_asked")
     assert (asked.subject, asked.reason) == ("human:admin", "room")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_compaction_that_is_pressed_twice_runs_once(
+    console: Client, namespace: str, data_dir: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stores.store(namespace).commit([Mutation(kind="put", collection="a", id="1", value={})])
+    entered, go_on, true = threading.Event(), threading.Event(), compacting.compact
+
+    def slowly(*args: Any, **kwargs: Any) -> Any:
+        entered.set()
+        assert go_on.wait(30)
+        return true(*args, **kwargs)
+
+    monkeypatch.setattr(compacting, "compact", slowly)
+    try:
+        assert console.post("/admin/compaction/run/").status_code == 302
+        assert entered.wait(30)
+        second = console.post("/admin/compaction/run/")
+        assert second.status_code == 409 and "A compaction of this store is at work" in second.content.decode()
+    finally:
+        go_on.set()
+        in_background._running[namespace].join(30)
+    assert [run.outcome for run in UpkeepRun.objects.filter(kind=UpkeepRun.Kind.COMPACTION)] == ["done"]
+    assert AuditEvent.objects.filter(action="storage.compaction_asked").count() == 1
 
 
 def test_a_page_that_looks_while_a_compaction_is_at_work_says_so(

@@ -208,12 +208,12 @@ def test_ended_work_is_asked_for_again_with_another_input_once_and_its_twin_is_i
     text = text_of(console, f"{path}/change/")
     assert "Ask again with another input" in text and "12345678901234567890" in text
     key = re.findall(r'name="key" value="([^"]*)"', text)[0]
-    wrong = console.post(f"{path}/again/", {"input": "{n: 1}", "key": key})
+    wrong = console.post(f"{path}/again/", {"input": "{n: 1}", "key": key, "seen": 0})
     assert (
         wrong.status_code == 422 and "{n: 1}" in wrong.content.decode() and "Nothing was done" in wrong.content.decode()
     )
     for _ in range(2):
-        answer = console.post(f"{path}/again/", {"input": '{"n": 2}', "key": key}, follow=True)
+        answer = console.post(f"{path}/again/", {"input": '{"n": 2}', "key": key, "seen": 0}, follow=True)
         assert "this is the new work" in answer.content.decode()
     twin = Workload.objects.get(trigger=f"resubmit:{dead.workload_id}")
     assert twin.request.input == {"n": 2} and twin.request.requester_id == "admin"

@@ -389,3 +389,34 @@ def test_lag_is_told_in_operations_and_in_time(three: Any) -> None:
     assert standing == {"lag_operations": 3, "lag_ms": 2_000, "quarantined": 0, "open_replays": 0}
     three.evaluate()
     assert services.status(three.namespace, now_ms=2_010)["lag_ms"] == {"on-order": 0}
+
+
+def test_what_was_defined_meanwhile_is_not_written_over(world: Any) -> None:
+    document = {
+        "trigger_id": "on-order",
+        "source_collection": "orders",
+        "change_kind": "insert",
+        "target_capability": "identity",
+    }
+
+    def define(seen: int, **members: Any) -> Any:
+        return services.define(world.namespace, {**document, **members}, by=BY, now_ms=world.now_ms, seen=seen)
+
+    assert define(0).created
+    assert not define(0).changed  # says the same: pressed twice
+    for seen, told in ((0, "there is a trigger on-order already"), (7, "has changed meanwhile")):
+        with pytest.raises(ApiError, match=told) as refused:
+            define(seen, priority=9)
+        assert refused.value.code == "CONFLICT"
+    assert define(1, priority=9).trigger.revision == 2
+    act(world, "archive")
+    assert define(0, priority=3).created
+
+
+def test_a_change_that_was_given_up_is_not_given_up_again_though_the_trigger_comes_to_it_once_more(three: Any) -> None:
+    change = f"{three.store.head().instance_id}:2"
+    act(three, "rebase", to="beginning")
+    act(three, "skip", change)
+    with pytest.raises(ApiError, match="has seen to change 2 already: because") as refused:
+        act(three, "skip", change)
+    assert refused.value.code == "CONFLICT"

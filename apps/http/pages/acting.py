@@ -42,7 +42,14 @@ class ActingAdmin(PageAdmin):
             raise PermissionDenied
         if action not in self.acts:
             raise Http404("there is no such action")
-        row = self.find(str(pk))
+        leads_to = self.after(action)
+        try:
+            row = self.find(str(pk))
+        except Http404 as gone:
+            if request.method != "POST" or not leads_to:
+                raise
+            messages.warning(request, f"Nothing was done: {gone}. Somebody was faster, or it was pressed twice.")
+            return HttpResponseRedirect(leads_to)
         here = reverse(f"admin:{self.opts.app_label}_{self.opts.model_name}_change", args=[pk])
         if request.method != "POST":
             return HttpResponseRedirect(here)
@@ -55,7 +62,7 @@ class ActingAdmin(PageAdmin):
             status = CONFLICT if refused.status == NOT_FOUND else refused.status
             return self.page_of(request, self.find(str(pk)), refusal=refused.message, status=status)
         messages.success(request, done)
-        return HttpResponseRedirect(self.after(action) or here)
+        return HttpResponseRedirect(leads_to or here)
 
     def find(self, object_id: str) -> Any:
         """Return the row as it is now. Raises Http404."""

@@ -39,7 +39,7 @@ def acknowledge(site: AdminSite, request: HttpRequest, namespace: str) -> HttpRe
     if request.method != "POST":
         return HttpResponseRedirect(reverse("admin:storage"))
     try:
-        storage.acknowledge_recovery(namespace, by=acting(request))
+        storage.acknowledge_recovery(namespace, by=acting(request), seen=request.POST.get("seen", ""))
     except (EngineError, ApiError) as error:
         return page(site, request, refusal=f"{namespace}: {error.message}", status=409)
     messages.success(request, f"Noted: somebody has looked at the recovery of {namespace}.")

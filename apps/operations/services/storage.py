@@ -36,6 +36,11 @@ class StoreStanding:
         return self.health is not None and self.health.storage == RECOVERED
 
     @property
+    def recovery(self) -> str:
+        """Return what tells this recovery from a later one: where its log was cut, and how much was put aside."""
+        return f"{self.health.byte_offset}+{self.health.discarded_bytes}" if self.health else ""
+
+    @property
     def kept_operations(self) -> int:
         """Return how many operations of history the feed still gives."""
         return self.health.head - self.health.floor if self.health else 0
@@ -47,8 +52,16 @@ def stores() -> Sequence[StoreStanding]:
     return [_standing(name) for name in names]
 
 
-def acknowledge_recovery(namespace: str, *, by: Principal) -> None:
-    """Take note, for good, that a person has looked at the store's last recovery. Raises EngineError, ApiError."""
+def acknowledge_recovery(namespace: str, *, by: Principal, seen: str) -> None:
+    """Take note, for good, that a person has looked at the recovery `seen` (`StoreStanding.recovery`).
+
+    Raises CONFLICT where it was looked at already or is not the last one, EngineError, ApiError.
+    """
+    standing = StoreStanding(namespace=namespace, health=store(namespace).health())
+    if not standing.recovered:
+        raise ApiError("CONFLICT", "its last recovery was looked at already; nothing waits for anybody.")
+    if standing.recovery != seen:
+        raise ApiError("CONFLICT", "it was recovered again since this page was shown; look at what is told now.")
     store(namespace).acknowledge_recovery()
     record(by, "storage.acknowledge_recovery", target=namespace, namespace=namespace)
 

@@ -173,8 +173,11 @@ class TriggerAdmin(TriggerPages):
             elif form.is_valid() and "try" in request.POST:
                 tried, status = self._tried(request, namespace, form)
             elif form.is_valid():
+                seen = trigger.revision if trigger else 0
                 try:
-                    defined = services.define(namespace, form.document(), by=acting(request), now_ms=now_ms())
+                    defined = services.define(
+                        namespace, form.document(), by=acting(request), now_ms=now_ms(), seen=seen
+                    )
                 except ApiError as refused:
                     form.refuse(refused)
                     status = refused.status

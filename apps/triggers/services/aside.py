@@ -109,10 +109,18 @@ def skip(namespace: str, trigger_id: str, change_id: str, *, by: Principal, now_
             return f"{place.instance_id}:{place.sequence}"
         operation = changes.read(store, place)
         with changing.turn(namespace):
+            _refuse_seen_to(trigger, place)
             _pass_over(changing.locked(namespace, trigger_id), operation, by=by, now_ms=now_ms, reason=reason)
         return source_change_id(operation)
     except (IntegrityError, OperationalError) as error:
         raise TriggerStorageFailure(f"the change was not skipped: {error}") from error
+
+
+def _refuse_seen_to(trigger: Trigger, place: Cursor) -> None:
+    """Raise CONFLICT for a change that somebody gave up or retried before, though the trigger comes to it again."""
+    row = TriggerQuarantine.objects.filter(**_same(trigger, place), replay=0).first()
+    if row is not None:
+        raise TriggerConflict(f"{row.resolved_by} has seen to change {place.sequence} already: {row.resolution}")
 
 
 def _pass_over(trigger: Trigger, operation: Operation, *, by: Principal, now_ms: int, reason: str) -> None:

@@ -47,17 +47,18 @@ class Defined:
     changed: bool
 
 
-def define(namespace: str, document: Any, *, by: Principal, now_ms: int) -> Defined:
+def define(namespace: str, document: Any, *, by: Principal, now_ms: int, seen: int | None = None) -> Defined:
     """Define a trigger, new or again, from JSON (`apps/triggers/definition.py`).
 
-    Raises TRIGGER_INVALID, TRIGGER_UNAUTHORIZED, CONFLICT, CONTROL_PLANE_MISMATCH or TRIGGER_STORAGE_FAILURE; then
-    nothing was changed.
+    `seen` is the revision that the caller takes it to be at, 0 for none there: CONFLICT where it is at another and says
+    something else. Raises TRIGGER_INVALID, TRIGGER_UNAUTHORIZED, CONFLICT, CONTROL_PLANE_MISMATCH or
+    TRIGGER_STORAGE_FAILURE; then nothing was changed.
     """
     given = document if isinstance(document, Mapping) else {}
     known = _known(namespace, given.get("trigger_id"))
     requester = subject_of(by) if known is None else of_trigger(known).requested_by
     definition = read(document, namespace=namespace, requested_by=requester)
-    return _define(namespace, definition, by=by, now_ms=now_ms, keep_state="enabled" not in given)
+    return _define(namespace, definition, by=by, now_ms=now_ms, keep_state="enabled" not in given, seen=seen)
 
 
 def revise(namespace: str, trigger_id: str, patch: Any, *, by: Principal, now_ms: int) -> Defined:
@@ -88,7 +89,9 @@ def subject_of(by: Principal) -> Subject:
     return Subject(kind=by.subject.kind.lower(), id=by.subject.id)  # type: ignore[arg-type]
 
 
-def _define(namespace: str, definition: Definition, *, by: Principal, now_ms: int, keep_state: bool) -> Defined:
+def _define(
+    namespace: str, definition: Definition, *, by: Principal, now_ms: int, keep_state: bool, seen: int | None = None
+) -> Defined:
     _check_authority(namespace, definition, by)
     grant_id = _granted(namespace, definition, by, now_ms)
     store = stores.store(namespace)
@@ -96,7 +99,9 @@ def _define(namespace: str, definition: Definition, *, by: Principal, now_ms: in
         meeting = position.meeting(store, namespace, now_ms=now_ms)
         with changing.turn(namespace):
             changing.meet(namespace, meeting, now_ms=now_ms)
-            return _write(store, namespace, definition, grant_id, by=by, now_ms=now_ms, keep_state=keep_state)
+            return _write(
+                store, namespace, definition, grant_id, by=by, now_ms=now_ms, keep_state=keep_state, seen=seen
+            )
     except EngineError as error:
         raise ReplayFailed(f"the feed could not be read: {error.message}") from error
     except IntegrityError as error:
@@ -114,6 +119,7 @@ def _write(
     by: Principal,
     now_ms: int,
     keep_state: bool,
+    seen: int | None,
 ) -> Defined:
     rows = Trigger.objects.select_for_update()
     trigger = rows.filter(namespace=namespace, trigger_id=definition.trigger_id).first()
@@ -132,10 +138,21 @@ def _write(
         trigger.grant_id = grant_id
     if changing.snapshot(trigger) == before:
         return Defined(trigger=trigger, created=False, changed=False)
+    if seen is not None and seen != (0 if revived else trigger.revision):
+        raise _moved_on(trigger, seen)
     starts = was_off and trigger.state == State.ACTIVE
     change = Change(action=Action.REVIVE if revived else Action.REVISE, by=by, now_ms=now_ms)
     changing.save(trigger, before, change, cursor=start_cursor(store, definition.start_from) if starts else None)
     return Defined(trigger=trigger, created=revived, changed=True)
+
+
+def _moved_on(trigger: Trigger, seen: int) -> TriggerConflict:
+    stands = f"it is at revision {trigger.revision} and {trigger.state} now"
+    if seen == 0:
+        return TriggerConflict(
+            f"there is a trigger {trigger.trigger_id} already; {stands}: look at it and change that one"
+        )
+    return TriggerConflict(f"trigger {trigger.trigger_id} has changed meanwhile; {stands}: look at it and decide again")
 
 
 def _create(

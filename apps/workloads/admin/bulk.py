@@ -11,6 +11,7 @@ from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 
 from apps.http.errors import ApiError
+from apps.http.pages.acting import CONFLICT
 from apps.http.pages.display import words
 from apps.http.pages.readonly import PageAdmin
 from apps.keys.console import acting, namespace_choice
@@ -30,6 +31,14 @@ PAGE_ITEMS = 100
 def bulk_url(order: BulkOrder) -> str:
     """Return the address of an order's page."""
     return reverse("admin:workloads_bulkorder_change", args=[order.bulk_id])
+
+
+def _over(order: BulkOrder) -> str:
+    """Return how an order ended, for who would start it; nothing where it has not."""
+    phase = bulk.standing(order).phase
+    if phase in ("stopping", "stopped"):
+        return f"It was started before, and {order.stopped_by or 'its worker'} stopped it; choose the rest anew."
+    return "It was started before and has ended; what became of each is below." if phase == "finished" else ""
 
 
 @admin.register(BulkOrder)
@@ -109,15 +118,24 @@ class BulkOrderAdmin(PageAdmin):
 
     def _act(self, request: HttpRequest, bulk_id: str, what: str) -> HttpResponse:
         self._require(request)
-        order = self._find(bulk_id)
+        the_list = reverse("admin:workloads_bulkorder_changelist")
+        try:
+            order = self._find(bulk_id)
+        except Http404:
+            if request.method != "POST" or what != "discard":
+                raise
+            messages.warning(request, "There is no such draft any more; nothing was done.")
+            return HttpResponseRedirect(the_list)
         if request.method != "POST":
             return HttpResponseRedirect(bulk_url(order))
+        if what == "start" and (over := _over(order)):
+            return self._page(request, bulk_id, refusal=over, status=CONFLICT)
         by, reason = acting(request), request.POST.get("reason", "")
         try:
             if what == "discard":
                 bulk.discard(order.namespace, bulk_id, by=by)
                 messages.success(request, "The draft is forgotten; nothing was done.")
-                return HttpResponseRedirect(reverse("admin:workloads_bulkorder_changelist"))
+                return HttpResponseRedirect(the_list)
             run = bulk.start if what == "start" else bulk.stop
             run(order.namespace, bulk_id, by=by, now_ms=now_ms(), reason=reason)
         except ApiError as refused:
@@ -141,7 +159,7 @@ class BulkOrderAdmin(PageAdmin):
         said = refused.message if refused else "Nothing was chosen: tick the work first, then say what to do with it."
         request.method = "GET"
         answer = self.changelist_view(request, {"refusal": said})
-        answer.status_code = refused.status if refused else 409
+        answer.status_code = refused.status if refused else CONFLICT
         return answer
 
     def _page(

@@ -151,13 +151,16 @@ class WorkloadAdmin(PageAdmin):
         if request.method != "POST":
             return HttpResponseRedirect(workload_url(workload_id))
         workload = self._find(workload_id)
+        if workload.state not in REQUIRABLE:
+            return self._page(request, workload_id, refusal=_moved_on(workload), status=409)
         form = InputForm(request.POST)
         if not form.is_valid():
             return self._page(request, workload_id, again=form, status=422)
+        wanted = form.cleaned_data
+        if twin := twins.unseen(workload, wanted["seen"], wanted["key"]):
+            return self._page(request, workload_id, refusal=_twin(twin), again=form.seeing(twin), status=409)
         try:
-            made = ask_again(
-                workload, form.cleaned_data["input"], key=form.cleaned_data["key"], by=acting(request), now_ms=now_ms()
-            )
+            made = ask_again(workload, wanted["input"], key=wanted["key"], by=acting(request), now_ms=now_ms())
         except ApiError as refused:
             form.add_error("input", refused.message)
             return self._page(request, workload_id, again=form, status=refused.status)
@@ -248,6 +251,13 @@ def _moved_on(workload: Workload) -> str:
     return (
         f"Nothing was done: this work has changed since the page was shown. It is {words(workload.state)} now; "
         "look at what happened below and decide again."
+    )
+
+
+def _twin(twin: Workload) -> str:
+    return (
+        f"Nothing was done: this work was asked for again meanwhile, as {twin.workload_id}, "
+        f"which is {words(twin.state)} now. What you wrote is kept below, for the case that both should be done."
     )
 
 

@@ -4,6 +4,8 @@ Everything in one run on one database that forces each commit (SQLite, or the Po
 take turns: so many changes, one in ten matching one of 10 triggers, are evaluated in a namespace of only these
 triggers, in one that has 1,000 more on other collections, and by the Rust reference if it is built. Then the same
 again after --history changes that match nothing were written and evaluated, with the plans of what a round asks.
+Each of these evaluations reads all triggers first. A running evaluator keeps them, and is measured apart: passes over
+1, 10, 100 and 1,000 changes, in both namespaces by turns.
 """
 
 import argparse
@@ -16,6 +18,7 @@ from benchmarks.database import Reference, instance, plans, settle
 
 TRIGGERS = 10
 IDLE = 1_000
+PASSES = 21
 
 
 def main() -> None:
@@ -58,6 +61,7 @@ def measure(options: Any, folder: Path) -> None:
                 rate = evaluated(name, number, options.changes)
             rates[name].append(rate)
     show(rates, alone)
+    kept(alone, crowded)
     if reference is not None:
         reference.end()
     if options.history:
@@ -78,6 +82,27 @@ def show(rates: dict[str, list[float]], base: str) -> None:
     for name, each in rates.items():
         ratios = [mine / other for mine, other in zip(each, rates[base], strict=True)]
         print(f"{name}: {statistics.median(each):,.0f} changes/s, {statistics.median(ratios):.2f} of {base}")
+
+
+def kept(alone: str, crowded: str) -> None:
+    """Print what a pass costs an evaluator that runs on, beside idle triggers and without."""
+    from apps.triggers.evaluation.walker import NamespaceWalker
+    from apps.workloads.clock import now_ms
+
+    walkers = {name: NamespaceWalker(name, clock=now_ms) for name in (alone, crowded)}
+    for size in (1, 10, 100, 1_000):
+        ratios = []
+        for number in range(PASSES):
+            seconds = {}
+            for name in (alone, crowded) if number % 2 else (crowded, alone):
+                store = store_of(name)
+                load(name, f"kept-{size}-{time.perf_counter_ns()}", size)
+                began = time.perf_counter()
+                while walkers[name].step(store).more:
+                    pass
+                seconds[name] = time.perf_counter() - began
+            ratios.append(seconds[crowded] / seconds[alone])
+        print(f"a pass over {size:,} changes by an evaluator that runs on: {statistics.median(ratios):.2f} of {alone}")
 
 
 def define(namespace: str, count: int, collection: str) -> None:

@@ -3,6 +3,7 @@
 Not here: moving stored cursors (`batches.py`).
 """
 
+import functools
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -73,7 +74,39 @@ def _skips(namespace: str) -> Mapping[int, frozenset[tuple[str, int]]]:
     return {pk: frozenset(skipped) for pk, skipped in found.items()}
 
 
-def clusters(standings: Iterable[Standing]) -> list[list[Standing]]:
+class Group:
+    """Triggers that one scan serves, the hindmost first. What is asked of them for each page is worked out once."""
+
+    def __init__(self, members: list[Standing]) -> None:
+        self.members = members
+
+    @property
+    def hindmost(self) -> Cursor:
+        """How far all of them have looked."""
+        return self.members[0].reached
+
+    @functools.cached_property
+    def collections(self) -> tuple[str, ...]:
+        """What they watch."""
+        return tuple(sorted({each.compiled.collection for each in self.members}))
+
+    @functools.cached_property
+    def dispatch(self) -> Dispatch:
+        """Who of them is to be asked about a change."""
+        return dispatch(self.members)
+
+    def reach(self, cursor: Cursor) -> bool:
+        """Have looked at everything up to a cursor. Tells whether they stand together now: who was beyond it stays."""
+        together = True
+        for each in self.members:
+            if each.reached.sequence <= cursor.sequence:
+                each.reached = cursor
+            else:
+                together = False
+        return together
+
+
+def clusters(standings: Iterable[Standing]) -> list[Group]:
     """Group those that stand near each other on one timeline, the farthest on first: one scan serves a group."""
     ordered = sorted(standings, key=lambda each: (each.reached.instance_id, each.reached.sequence))
     groups: list[list[Standing]] = []
@@ -88,8 +121,7 @@ def clusters(standings: Iterable[Standing]) -> list[list[Standing]]:
             groups[-1].append(each)
         else:
             groups.append([each])
-    groups.reverse()
-    return groups
+    return [Group(members) for members in reversed(groups)]
 
 
 def dispatch(standings: Iterable[Standing]) -> Dispatch:

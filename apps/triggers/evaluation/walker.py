@@ -29,7 +29,7 @@ from apps.triggers.evaluation.batches import (
 from apps.triggers.evaluation.compiled import CompiledTrigger
 from apps.triggers.evaluation.matching import Place, Row
 from apps.triggers.evaluation.position import Seen
-from apps.triggers.evaluation.standing import Standing
+from apps.triggers.evaluation.standing import Group, Standing
 from apps.triggers.limits import (
     MARK_MS,
     MARK_OPERATIONS,
@@ -74,6 +74,7 @@ class NamespaceWalker:
         self._pause = pause
         self._known: dict[tuple[int, int], CompiledTrigger] = {}
         self._standings: list[Standing] = []
+        self._groups: list[Group] | None = None
         self._seen: Seen | None = None
         self._seen_next: Seen | None = None
         self._definitions: int | None = None
@@ -152,7 +153,7 @@ class NamespaceWalker:
         """Tell whether, as far as this process knows, every live trigger has looked at everything up to `head`, and
         no replay is open.
         """
-        return not self._replays and all(_is_at(each.reached, head) for each in self._standings)
+        return not self._replays and all(_is_at(group.hindmost, head) for group in self._grouped())
 
     def authority_due(self) -> bool:
         """Tell whether to step although nothing is new, for somebody's authority may have ended."""
@@ -166,7 +167,8 @@ class NamespaceWalker:
             if self._block_ended(each.compiled for each in self._standings):
                 return True
         head = store.head()
-        behind = [group for group in standing.clusters(self._standings) if not _is_at(group[0].reached, head)]
+        groups = self._grouped()
+        behind = [group for group in groups if not _is_at(group.hindmost, head)]
         self._turn += 1
         if self._replays and (not behind or self._turn % 2):
             self._replay(store, self._replays[0])
@@ -178,8 +180,16 @@ class NamespaceWalker:
         group = behind[self._turn % len(behind)]
         page = self._read(store, group)
         if page is not None:
-            self._evaluate(store, group, page)
+            together = self._evaluate(store, group, page)
+            if len(groups) > 1 or not together:
+                self._groups = None
         return True
+
+    def _grouped(self) -> list[Group]:
+        """The triggers by where they stand. As long as they all stand together nothing is sorted anew."""
+        if self._groups is None:
+            self._groups = standing.clusters(self._standings)
+        return self._groups
 
     def _refresh(self, store: Store) -> None:
         """Read the triggers again where anything moved but by us."""
@@ -195,7 +205,7 @@ class NamespaceWalker:
         if row.definitions == self._definitions and seen == self._seen:
             return
         position.check(seen, store)
-        self._standings = standing.load(self.namespace, self._known)
+        self._standings, self._groups = standing.load(self.namespace, self._known), None
         self._reconciled_to = row.reconciled_to
         self._replays = replaying.open_replays(self.namespace)
         self._mark = marks.newest(self.namespace)
@@ -204,17 +214,16 @@ class NamespaceWalker:
     def _forget(self) -> None:
         """Drop what was looked at but not stored: it would be passed over if its cursors moved without its work."""
         self._definitions = None
-        self._standings = []
+        self._standings, self._groups = [], None
         self._replays = []
 
-    def _read(self, store: Store, group: Sequence[Standing]) -> Changes | None:
+    def _read(self, store: Store, group: Group) -> Changes | None:
         """Read the page after the hindmost of the group. None where it cannot be read and the group was told so."""
-        after = group[0].reached
-        collections = tuple(sorted({each.compiled.collection for each in group}))
+        after = group.hindmost
         try:
-            page = store.changes(after, limit=SCAN_OPERATIONS, collections=collections)
+            page = store.changes(after, limit=SCAN_OPERATIONS, collections=group.collections)
         except (FeedCompacted, CursorUnknown) as error:
-            for each in group:
+            for each in group.members:
                 if each.reached == after:
                     self._block(each.compiled, error.code, f"{error.message} (cursor {after})")
             return None
@@ -236,24 +245,28 @@ class NamespaceWalker:
             self._block(each.compiled, each.refused.code, each.refused.message)
         return bool(found)
 
-    def _evaluate(self, store: Store, group: Sequence[Standing], page: Changes) -> None:
-        """Match a page and commit it in batches; the group has then looked at everything up to its end."""
+    def _evaluate(self, store: Store, group: Group, page: Changes) -> bool:
+        """Match a page and commit it in batches; the group has then looked at everything up to its end.
+
+        Tells whether all of the group stand there.
+        """
         assert self._seen_next is not None  # noqa: S101 - set by the refresh that loaded the group
         last = page.operations[-1] if page.operations else None
         self._seen_next = position.advanced(self._seen_next, page.cursor, last)
-        found = matching.matches(store, page.operations, standing.dispatch(group))
+        found = matching.matches(store, page.operations, group.dispatch)
+        together = True
         for rows, is_last in matching.chunks(self.namespace, found, foreign=self._foreign):
             for match, _ in rows:
                 match.standing.reached = _place(page, match.operation.sequence)
-            movers = _busy(rows, group)
             if is_last:
-                _reach(group, page.cursor)
-            self._commit(store, [row for _, row in rows], movers)
+                together = group.reach(page.cursor)
+            self._commit(store, [row for _, row in rows], _busy(rows))
             self._pause(YIELD_S)
         if not found:
-            _reach(group, page.cursor)
+            together = group.reach(page.cursor)
             if self.flush_due():
                 self._commit(store, [], self._standings)
+        return together
 
     def _commit(self, store: Store, rows: Sequence[Work | Refused], movers: Sequence[Standing]) -> None:
         """Commit rows and the movers' cursors, if there is anything to commit."""
@@ -357,12 +370,6 @@ def _place(page: Changes, sequence: int) -> Cursor:
     return Cursor(instance_id=page.cursor.instance_id, sequence=sequence)
 
 
-def _reach(group: Sequence[Standing], cursor: Cursor) -> None:
-    for each in group:
-        each.reached = cursor
-
-
-def _busy(rows: Sequence[Row], group: Sequence[Standing]) -> list[Standing]:
-    """Return those of the group that have a row in the batch."""
-    pks = {match.standing.compiled.pk for match, _ in rows}
-    return [each for each in group if each.compiled.pk in pks]
+def _busy(rows: Sequence[Row]) -> list[Standing]:
+    """Return those that have a row in the batch."""
+    return list({match.standing.compiled.pk: match.standing for match, _ in rows}.values())

@@ -38,6 +38,7 @@ max_requests = 0
 limit_request_line = 8190
 sendfile = False  # answers go out through the worker's own outbox
 accesslog = None  # the application logs each request as one event
+logger_class = "feltsite.serving.errors_only.ErrorsOnly"
 control_socket_disable = True  # stopping is by signal; nothing outside the data directory
 proc_name = "feltdb"
 

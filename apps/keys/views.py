@@ -9,6 +9,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from apps.http.errors import ApiError, authentication_required
+from apps.http.headers import Headers
 from apps.http.limits import MAX_BODY_BYTES
 from apps.http.negotiation import JSONOnly
 from apps.http.parsers import StrictJSONParser, read_json
@@ -23,6 +24,7 @@ METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 _WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
 _RENDERER = StrictJSONRenderer()
 _AUTHENTICATION = KeyAuthentication()
+_NEGOTIATOR = JSONOnly()
 
 
 class KeyedRequest(Request):
@@ -33,6 +35,12 @@ class KeyedRequest(Request):
     request_id: str
     allowance: rates.Allowance
     _full_data: Any
+
+    def __init__(self, request: HttpRequest) -> None:
+        """Take `request`; what every room asks of it is looked up here once, not by way of `__getattr__` each time."""
+        super().__init__(request, negotiator=_NEGOTIATOR)
+        self.META, self.method = request.META, request.method
+        self.headers = Headers(request)  # type: ignore[assignment] # a mapping as the other, read only
 
     def still_held(self) -> bool:
         """Tell whether the caller's key still is what it was when the request came in.
@@ -112,7 +120,7 @@ class KeyedView(APIView):
 
     def initialize_request(self, request: HttpRequest, *args: Any, **kwargs: Any) -> KeyedRequest:
         """Return the request as the methods see it; nothing is negotiated, so nothing is prepared for it."""
-        return KeyedRequest(request, negotiator=JSONOnly())
+        return KeyedRequest(request)
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         """Hold the door in this order: key, allowance, scope, namespace, body."""

@@ -34,6 +34,8 @@ class Wire:
         self._write_wait_s = write_wait_s
         self._timeout: float | None = None
         self._streaming = False
+        self._holds = False
+        self._head = b""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.raw, name)
@@ -52,6 +54,13 @@ class Wire:
     def begin(self) -> None:
         """Begin a request: what was said of the answer before holds no longer."""
         self._streaming = False
+        self._holds, self._head = True, b""
+
+    def end(self) -> None:
+        """End a request: send what of its answer is still held back. Raises as `sendall`."""
+        self._holds = False
+        if self._head:
+            self.sendall(b"")
 
     def stream(self) -> None:
         """Say that the answer is a stream: each piece is waited for, and nothing of it is left to the loop."""
@@ -70,15 +79,24 @@ class Wire:
         return self.raw.recv(size, flags)
 
     def send(self, data: bytes, flags: int = 0) -> int:
-        """Send all of it, as `sendall`."""
-        self.sendall(data)
+        """Send all of it at once: it is no part of the answer."""
+        self._send_now(data)
         return len(data)
 
     def sendall(self, data: bytes, flags: int = 0) -> None:
         """Send what the client takes now, keep the rest for the loop. Raises TimeoutError for one that takes none.
 
+        The server writes an answer's head first and alone: from `begin` on the first piece is held back, to go out with
+        what follows or at the `end`.
         Of a stream everything is sent, else ConnectionResetError raised: the client is too slow, or the process stops.
         """
+        if self._holds and not self._streaming:
+            self._holds, self._head = False, data
+            return
+        head, self._head = self._head, b""
+        self._send_now(head + data if head else data)
+
+    def _send_now(self, data: bytes) -> None:
         taken = 0 if self.outbox and not self.flush() else self._send(memoryview(data))
         self.outbox += memoryview(data)[taken:]
         until = time.monotonic() + self._write_wait_s

@@ -279,6 +279,10 @@ class WholeRequestWorker(ThreadWorker):  # type: ignore[misc]
         conn.data_ready = True
         conn.parser.unreader.unread(bytes(conn.inbox))
         conn.keep = bool(super().handle(conn))
+        try:
+            conn.sock.end()
+        except OSError:
+            conn.keep = False
         return conn.keep
 
     def _keepalive_after(self, conn: Connection, keepalive: bool) -> bool:

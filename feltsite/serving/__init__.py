@@ -3,5 +3,6 @@
 framing.py      tells when a whole request has come in; pure
 wire.py         the socket as a thread sees it: reads under a deadline, writes that what is slow does not hold up
 worker.py       the loop: connections in their states, four pools of threads, refusals of its own
+connections.py  what the loop keeps of a connection
 errors_only.py  the server's logger, without a line for each request
 """

@@ -12,7 +12,6 @@ is refused by the loop itself in a few microseconds: under any load a refusal is
 Built on `ThreadWorker` of the pinned gunicorn, whose loop, parsing, responses and stopping are kept.
 """
 
-import enum
 import errno
 import os
 import selectors
@@ -22,11 +21,12 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
-from gunicorn.workers.gthread import TConn, ThreadWorker
+from gunicorn.workers.gthread import ThreadWorker
 
 from feltsite import capacity
 from feltsite import environment as env
 from feltsite.serving import framing
+from feltsite.serving.connections import Connection, Room, State
 from feltsite.serving.wire import Wire
 
 LINGER_S = 2.0
@@ -49,47 +49,14 @@ by way of a thread costs twenty times as much."""
 DEADLINES_EVERY_S = 0.1
 """How often the loop looks for connections whose time is up: it turns thousands of times a second."""
 
+SIGN_OF_LIFE_EVERY_S = 1.0
+"""How often the loop tells the server's parent that it turns: the parent gives it a minute. Each is a system call."""
+
 PROBE_THREADS = 2
 ACCEPTS = 16
 """Connections taken in one turn of the loop."""
 
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
-
-
-class State(enum.Enum):
-    """Where a connection stands; see the module's text."""
-
-    RECEIVING = enum.auto()
-    IDLE = enum.auto()
-    WORKING = enum.auto()
-    SENDING = enum.auto()
-    LINGERING = enum.auto()
-
-
-class Connection(TConn):  # type: ignore[misc]
-    """A connection with what has come in of its next request."""
-
-    sock: Wire
-    parser: Any
-
-    def __init__(self, cfg: Any, wire: Wire, client: Any, server: Any) -> None:
-        super().__init__(cfg, wire, client, server)
-        self.state = State.RECEIVING
-        self.inbox = bytearray()
-        self.framing = framing.Framing()
-        self.deadline = 0.0
-        self.arrived_at = 0.0
-        self.keep = False
-        self.counted: Room | None = None
-        self.lingered = 0
-
-
-class Room:
-    """How many requests of one kind are with threads, and how many may be."""
-
-    def __init__(self, most: int) -> None:
-        self.most = most
-        self.inside = 0
 
 
 class WholeRequestWorker(ThreadWorker):  # type: ignore[misc]
@@ -101,6 +68,7 @@ class WholeRequestWorker(ThreadWorker):  # type: ignore[misc]
         self._waiting: dict[Connection, None] = {}  # all that are not WORKING, in the order they began to wait
         self._gathered = 0
         self._look_at = 0.0
+        self._notify_at = 0.0
         room = capacity.of(os.environ)
         self._working = Room(room.permits + DISPATCHED_MORE)
         self._signing_in = Room(room.sign_ins)
@@ -364,6 +332,13 @@ class WholeRequestWorker(ThreadWorker):  # type: ignore[misc]
         conn.sock.raw.close()
 
     # Time, as the base's loop asks for it
+
+    def notify(self) -> None:
+        """Give a sign of life, not at every turn of the loop."""
+        now = time.monotonic()
+        if now >= self._notify_at:
+            self._notify_at = now + SIGN_OF_LIFE_EVERY_S
+            super().notify()
 
     def murder_pending(self) -> None:
         """End every connection whose time is up; one that was sending a request is told so."""

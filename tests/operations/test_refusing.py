@@ -6,6 +6,7 @@ import os
 import selectors
 import socket
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from gunicorn.config import Config
 from apps.http import budget, measures
 from apps.operations import refusing
 from feltsite.serving import worker as serving
+from feltsite.serving.connections import State
 
 PIPELINED = 3_000
 LARGE_BYTES = 1024 * 1024
@@ -85,7 +87,7 @@ def test_thousands_of_requests_one_behind_the_other_are_each_refused(loop: Any, 
     assert {(body["code"], body["reason"]) for body in found} == {("SERVICE_OVERLOADED", "IN_FLIGHT_LIMIT")}
     assert len({body["request_id"] for body in found}) == PIPELINED
     assert loop._gathered == 0
-    assert [conn.state for conn in loop._waiting] == [serving.State.IDLE]
+    assert [conn.state for conn in loop._waiting] == [State.IDLE]
 
 
 @pytest.mark.parametrize(
@@ -127,3 +129,15 @@ def test_a_client_that_is_gone_before_it_is_refused_ends_only_itself(loop: Any) 
             loop.accept(listener)
             loop.wait_for_and_dispatch_events(0)
     assert not loop._waiting and loop.nr_conns == 0
+
+
+def test_signs_of_life_are_given_every_second_and_not_at_every_turn(loop: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[float] = []
+    now = 1_000.0
+    monkeypatch.setattr(serving.time, "monotonic", lambda: now)
+    monkeypatch.setattr(loop.tmp, "notify", lambda: given.append(now))
+    for _ in range(1_000):
+        loop.notify()
+        now += 0.01
+    assert len(given) in (10, 11)
+    assert max(b - a for a, b in pairwise(given)) < loop.timeout / 10

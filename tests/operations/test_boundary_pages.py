@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 from django.test import Client
 
+from apps.http.pages import exporting
+from apps.http.pages.limits import MAX_EXPORTS
 from apps.keys import rates as keyed
-from apps.keys.audit import exporting, limits
 from apps.keys.audit.models import AuditEvent
 from apps.keys.audit.services import record
 from apps.keys.clock import utc_now
@@ -46,7 +47,7 @@ def chain(make_key: Any, namespace: str) -> tuple[IssuedGrant, IssuedGrant]:
 @pytest.fixture(autouse=True)
 def _fresh_places(monkeypatch: pytest.MonkeyPatch) -> None:
     """Other tests leave exports unclosed, as no server does."""
-    monkeypatch.setattr(exporting, "places", threading.BoundedSemaphore(limits.MAX_EXPORTS))
+    monkeypatch.setattr(exporting, "places", threading.BoundedSemaphore(MAX_EXPORTS))
 
 
 def page_of(row: IssuedGrant) -> str:
@@ -121,7 +122,7 @@ def test_exports_are_complete_exact_and_no_cell_is_a_formula(console: Client) ->
 
 
 def test_exports_of_the_console_are_bounded_with_those_of_the_api(console: Client) -> None:
-    held = [console.get("/admin/keys/auditevent/export/") for _ in range(limits.MAX_EXPORTS)]
+    held = [console.get("/admin/keys/auditevent/export/") for _ in range(MAX_EXPORTS)]
     refused = console.get("/admin/keys/auditevent/export/")
     assert refused.status_code == 503 and "Other exports are under way" in refused.content.decode()
     for answer in held:

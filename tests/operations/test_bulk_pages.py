@@ -1,12 +1,19 @@
 """Bulk actions at the console: what is chosen is shown first, done once, watched, and stopped."""
 
+import csv
+import io
+import json
 import re
+import threading
 from typing import Any
 
 import pytest
 from django.test import Client
 
+from apps.http.pages import exporting
+from apps.keys.models import AuditEvent
 from apps.workloads import bulk, services
+from apps.workloads.bulk import telling
 from apps.workloads.models import BulkOrder, Workload
 from apps.workloads.states import State
 from tests.operations.test_pages import check_is_strict
@@ -78,6 +85,63 @@ def test_all_that_match_of_the_list_are_cancelled(console: Client, make_work: An
     console.post(page(order, "start"))
     carry_out(BulkOrder.objects.get(pk=order.pk))
     assert states() == {wanted.workload_id: "CANCELLED", other.workload_id: "READY", dead.workload_id: "DEAD_LETTER"}
+
+
+def test_what_became_of_each_is_given_out_as_a_file_exactly_and_no_cell_is_a_formula(
+    console: Client, make_dead: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(telling, "EXPORT_ROWS", 2)
+    dead = [make_dead(key) for key in "abcde"]
+    order = chosen(console, all=1, act="retry", state="DEAD_LETTER")
+    services.cancel(dead[3].namespace, dead[3].workload_id, actor="other", now_ms=dead[3].updated_at_ms + 50)
+    console.post(page(order, "start"))
+    carry_out(BulkOrder.objects.get(pk=order.pk))
+    hostile = "=HYPERLINK(1)\n\u202e<b>\x00\x7f"[:60].replace("\x00", "\x01")
+    order.items.filter(outcome="refused").update(message=hostile, at_ms=2**53 + 1)
+    Workload.objects.filter(pk=dead[4].pk).update(state="CANCELLED")
+    answer = console.get(page(order))
+    check_is_strict(answer)
+    text = answer.content.decode()
+    assert "=HYPERLINK(1)" in text and not {"\u202e", "\x01", "\x7f"} & set(text) and "<b>" not in text
+    assert "Fetch all rows as CSV" in text and "as NDJSON, exactly" in text
+    assert "Fetch those that are refused as CSV" in console.get(page(order) + "?outcome=refused").content.decode()
+
+    lines = [json.loads(line) for line in fetched(console, order, form="ndjson").splitlines()]
+    assert [line["workload_id"] for line in lines] == [work.workload_id for work in dead]
+    assert [line["position"] for line in lines] == [1, 2, 3, 4, 5]
+    assert [line["outcome"] for line in lines] == ["done", "done", "done", "refused", "done"]
+    assert (lines[3]["message"], lines[3]["at_ms"], lines[3]["state_now"]) == (hostile, 9007199254740993, "CANCELLED")
+    assert (lines[0]["message"], lines[0]["state_when_chosen"], lines[0]["history_when_chosen"]) == (
+        None,
+        "DEAD_LETTER",
+        dead[0].history_length,
+    )
+    (row,) = csv.DictReader(io.StringIO(fetched(console, order, form="csv", outcome="refused"), newline=""))
+    assert (row["message"], row["at_ms"], row["position"]) == (f"'{hostile}", "9007199254740993", "4")
+    told = AuditEvent.objects.filter(action="bulk.exported")
+    assert [(each.subject, each.target) for each in told] == [("human:admin", order.bulk_id)] * 2
+    for query in ("?form=xlsx", "?form=csv&outcome=all"):
+        assert console.get(page(order, "export") + query).status_code == 404
+    assert told.count() == 2
+
+
+def fetched(console: Client, order: BulkOrder, **query: str) -> str:
+    answer = console.get(page(order, "export"), query)
+    assert "attachment" in answer["Content-Disposition"] and order.bulk_id in answer["Content-Disposition"]
+    return b"".join(answer.streaming_content).decode()
+
+
+def test_only_so_many_files_are_given_out_at_once_and_the_page_says_so(
+    console: Client, make_dead: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exporting, "places", threading.BoundedSemaphore(1))
+    make_dead()
+    order = chosen(console, all=1, act="retry", state="DEAD_LETTER")
+    first = console.get(page(order, "export"))
+    second = console.get(page(order, "export"))
+    assert second.status_code == 503 and "Other exports are under way" in second.content.decode()
+    assert b"".join(first.streaming_content)
+    first._resource_closers.clear()
 
 
 def test_nothing_chosen_is_said_and_nothing_done(console: Client, make_dead: Any) -> None:

@@ -83,6 +83,7 @@ def samples(
         put = Mutation(kind="put", collection="c", id=HOSTILE, value={**value, "number": number})
         opened.commit([put], transaction_id=f"tx {HOSTILE} {number}", actor=actor)
     opened.activate_contract({"collections": {"c": {"schema": {"type": "object", "title": HOSTILE}}}})
+    Trigger.objects.filter(pk=rows[Trigger].pk).update(not_before_at_ms=2**50)  # beyond any calendar
     Operator.objects.filter(pk=rows[Operator].pk).update(username="admin")
     settings.BACKUP_DIR = data_dir / "backups"
     for name in ("broken", HOSTILE):
@@ -109,7 +110,6 @@ def samples(
         },
         **{name: ([], [{}]) for name in ("backups", "backup_run", "backup_verify")},
         "backup": ([], [{"name": a_backup(settings.BACKUP_DIR, "nightly", namespace)}, {"name": "broken"}]),
-        **{},
         "ledger": ([], [{}, {"key": "hostile"}, {"key": f"tx {HOSTILE} 1"}, {"key": HOSTILE}]),
         "dead_letters": ([], [{}]),
         "workers": ([], [{}]),
@@ -130,6 +130,7 @@ def samples(
         "triggers_triggerquarantine_act": ([rows[TriggerQuarantine].pk, "retry"], [{}]),
         "triggers_triggerquarantine_changelist": ([], [{}, {"all": 1}]),
         "workloads_bulkorder_choose": ([], [{}]),
+        "workloads_bulkorder_export": ([rows[BulkOrder].bulk_id], [{"form": "csv"}, {"form": "ndjson"}]),
         **{f"workloads_bulkorder_{act}": ([rows[BulkOrder].bulk_id], [{}]) for act in ("start", "stop", "discard")},
         "workloads_registeredworker_act": ([rows[RegisteredWorker].pk, "drain"], [{}]),
         "workloads_schedule_act": ([rows[Schedule].pk, "pause"], [{}]),

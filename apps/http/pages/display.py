@@ -31,22 +31,28 @@ def words(name: str) -> str:
 
 
 def instant(ms: int | None) -> str:
-    """Return an instant to the second, in UTC."""
-    return "" if ms is None else _utc(ms).strftime("%Y-%m-%d %H:%M:%S UTC")
+    """Return an instant to the second, in UTC; one that no calendar reaches as it is stored."""
+    at = None if ms is None else _utc(ms)
+    return f"{at:%Y-%m-%d %H:%M:%S} UTC" if at else "" if ms is None else f"{ms} ms after 1970"
 
 
 def clock(ms: int) -> str:
     """Return the time of day of an instant, to the millisecond, in UTC."""
-    return f"{_utc(ms):%H:%M:%S}.{ms % 1000:03d}"
+    at = _utc(ms)
+    return f"{at:%H:%M:%S}.{ms % 1000:03d}" if at else instant(ms)
 
 
 def iso_instant(ms: int) -> str:
-    """Return an instant to the millisecond, in ISO 8601."""
-    return f"{_utc(ms):%Y-%m-%dT%H:%M:%S}.{ms % 1000:03d}Z"
+    """Return an instant to the millisecond, in ISO 8601; nothing for one that no calendar reaches."""
+    at = _utc(ms)
+    return f"{at:%Y-%m-%dT%H:%M:%S}.{ms % 1000:03d}Z" if at else ""
 
 
-def _utc(ms: int) -> datetime:
-    return datetime.fromtimestamp(ms // 1000, tz=UTC)
+def _utc(ms: int) -> datetime | None:
+    try:
+        return datetime.fromtimestamp(ms // 1000, tz=UTC)
+    except (ValueError, OverflowError, OSError):
+        return None
 
 
 def duration(ms: int | None) -> str:

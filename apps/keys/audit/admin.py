@@ -6,13 +6,14 @@ from typing import Any
 from django import forms
 from django.contrib import admin
 from django.core.exceptions import PermissionDenied
-from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
+from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path
 
 from apps.http.errors import ApiError
 from apps.http.pages.display import instant
+from apps.http.pages.exporting import TYPES, answer
 from apps.http.pages.limits import PAGE_ROWS
 from apps.http.pages.readonly import ReadOnlyAdmin
 from apps.keys.audit import exporting, limits, reading
@@ -106,17 +107,13 @@ class AuditEventAdmin(ReadOnlyAdmin):
             raise PermissionDenied
         form = SearchForm(request.GET)
         kind = request.GET.get("form", "ndjson")
-        if not form.is_valid() or kind not in exporting.TYPES:
+        if not form.is_valid() or kind not in TYPES:
             return self._page(request)
         try:
             made = exporting.begin(acting(request), form.filters(), form=kind, target=request.path)
         except ApiError as busy:
             return self._page(request, refusal=busy.message, status=busy.status)
-        return StreamingHttpResponse(
-            made,
-            content_type=exporting.TYPES[kind],
-            headers={"Content-Disposition": f'attachment; filename="audit.{kind}"'},
-        )
+        return answer(made, form=kind, name="audit")
 
     def _page(self, request: HttpRequest, *, refusal: str = "", status: int = 200) -> HttpResponse:
         form = SearchForm(request.GET)

@@ -31,12 +31,6 @@ DEFAULT_PAGE = 100
 MAX_PAGE = 1000
 """Events of one page."""
 
-EXPORT_PAGE = 500
-"""Events an export reads at a time: no read transaction lives longer than one such page."""
-
-MAX_EXPORTS = 2
-"""Exports that one process streams at once: each holds a thread."""
-
 PRUNE_ROWS = 100
 """Rows one pruning transaction removes, so that nobody waits for it."""
 

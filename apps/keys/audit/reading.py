@@ -1,12 +1,12 @@
 """Reading the audit trail: by filter, newest first in pages, or oldest first as NDJSON."""
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from django.db.models import Max, QuerySet
 
+from apps.http.pages.limits import EXPORT_ROWS
 from apps.keys.audit import limits
 from apps.keys.audit.models import AuditEvent
 from apps.keys.principal import EVERY_NAMESPACE, Principal
@@ -59,27 +59,14 @@ def page(
     return EventPage(events=found[:limit], below=found[limit - 1].pk if len(found) > limit else None)
 
 
-def export(reader: Principal, filters: Filters) -> Iterator[bytes]:
-    """Give every event that is there now, oldest first, one JSON line each; in pages, so that nothing is held open."""
-    for events in batches(reader, filters):
-        yield b"".join(line(event) for event in events)
-
-
-def batches(reader: Principal, filters: Filters) -> Iterator[list[AuditEvent]]:
-    """Give every event that is there now, oldest first, some at a time."""
+def batches(reader: Principal, filters: Filters) -> Iterator[list[dict[str, Any]]]:
+    """Give every event that is there now as JSON, oldest first, in pages, so that nothing is held open."""
     last = AuditEvent.objects.aggregate(last=Max("pk"))["last"] or 0
     chosen = visible(reader).filter(**filters.conditions(), pk__lte=last).order_by("pk")
     after = 0
-    while events := list(chosen.filter(pk__gt=after)[: limits.EXPORT_PAGE]):
-        yield events
+    while events := list(chosen.filter(pk__gt=after)[:EXPORT_ROWS]):
+        yield [shape(event) for event in events]
         after = events[-1].pk
-
-
-def line(event: AuditEvent) -> bytes:
-    """Return the event as one line of ASCII: whatever is not is escaped, control characters with it."""
-    return (
-        json.dumps(shape(event), ensure_ascii=True, separators=(",", ":")).replace("\x7f", "\\u007f").encode() + b"\n"
-    )
 
 
 def shape(event: AuditEvent) -> dict[str, Any]:

@@ -7,10 +7,12 @@ from django.core.exceptions import PermissionDenied
 from django.core.paginator import Paginator
 from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http.response import HttpResponseBase
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 
 from apps.http.errors import ApiError
+from apps.http.pages import exporting
 from apps.http.pages.acting import CONFLICT
 from apps.http.pages.display import words
 from apps.http.pages.readonly import PageAdmin
@@ -67,6 +69,7 @@ class BulkOrderAdmin(PageAdmin):
             path("choose/", view(self.choose_view), name="workloads_bulkorder_choose"),
             path("<str:bulk_id>/start/", view(self.start_view), name="workloads_bulkorder_start"),
             path("<str:bulk_id>/stop/", view(self.stop_view), name="workloads_bulkorder_stop"),
+            path("<str:bulk_id>/export/", view(self.export_view), name="workloads_bulkorder_export"),
             path("<str:bulk_id>/discard/", view(self.discard_view), name="workloads_bulkorder_discard"),
         ]
         return own + super().get_urls()
@@ -115,6 +118,20 @@ class BulkOrderAdmin(PageAdmin):
     def discard_view(self, request: HttpRequest, bulk_id: str) -> HttpResponse:
         """Forget a draft."""
         return self._act(request, bulk_id, "discard")
+
+    def export_view(self, request: HttpRequest, bulk_id: str) -> HttpResponseBase:
+        """Give what became of each row as a file, of one outcome or all."""
+        if not self.has_view_permission(request):
+            raise PermissionDenied
+        order = self._find(bulk_id)
+        form, outcome = request.GET.get("form", "ndjson"), request.GET.get("outcome", "")
+        if form not in exporting.TYPES or outcome not in ("", *BulkOutcome):
+            raise Http404("there is no such file")
+        try:
+            made = bulk.export(order, outcome=outcome, form=form, by=acting(request))
+        except ApiError as busy:
+            return self._page(request, bulk_id, refusal=busy.message, status=busy.status)
+        return exporting.answer(made, form=form, name=order.bulk_id)
 
     def _act(self, request: HttpRequest, bulk_id: str, what: str) -> HttpResponse:
         self._require(request)
@@ -169,9 +186,9 @@ class BulkOrderAdmin(PageAdmin):
             raise PermissionDenied
         order = self._find(bulk_id)
         standing = bulk.standing(order)
-        shown = request.GET.get("outcome", "")
+        shown = next((each for each in BulkOutcome if each == request.GET.get("outcome")), "")
         items = order.items.order_by("position")
-        if shown in list(BulkOutcome):
+        if shown:
             items = items.filter(outcome=shown)
         page = Paginator(items, SAMPLE if order.state == BulkState.DRAFT else PAGE_ITEMS)
         page_of = page.get_page(request.GET.get("page"))

@@ -2,6 +2,7 @@
 
     choosing.py     which workloads: a frozen set, in the order of their making
     ordering.py     draft, start, stop; how an order stands
+    telling.py      what became of each row, as a file
     program.py      the built-in program that carries an order out
 
 Each workload of the set is acted on in a transaction of its own, together with the note of its outcome: a worker that
@@ -10,6 +11,7 @@ is killed, or a second one, does nothing twice. It acts as the person who starte
 
 from apps.workloads.bulk.choosing import ACTS_IN, SCOPES, Selection
 from apps.workloads.bulk.ordering import Standing, discard, draft, find, orders, standing, start, stop
+from apps.workloads.bulk.telling import begin as export
 
 __all__ = [
     "ACTS_IN",
@@ -18,6 +20,7 @@ __all__ = [
     "Standing",
     "discard",
     "draft",
+    "export",
     "find",
     "orders",
     "standing",

@@ -5,7 +5,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from apps.keys.audit import exporting, limits, refusals
+from apps.http.pages import exporting
+from apps.http.pages.limits import MAX_EXPORTS
+from apps.keys.audit import refusals
 
 
 @pytest.fixture(autouse=True)
@@ -14,7 +16,7 @@ def _fresh_counts(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     refusals.unknown_callers.rest()
     refusals.known_callers.rest()
     # Other tests leave exports unread and unclosed, as no server does.
-    monkeypatch.setattr(exporting, "places", threading.BoundedSemaphore(limits.MAX_EXPORTS))
+    monkeypatch.setattr(exporting, "places", threading.BoundedSemaphore(MAX_EXPORTS))
     yield
     refusals.unknown_callers.rest()
     refusals.known_callers.rest()

@@ -8,7 +8,9 @@ import pytest
 from django.core.signals import request_finished
 from django.db import close_old_connections
 
-from apps.keys.audit import exporting, limits
+from apps.http.pages import exporting
+from apps.http.pages.limits import MAX_EXPORTS
+from apps.keys.audit import reading
 from apps.keys.audit.models import AuditEvent
 from apps.keys.audit.services import record
 from apps.keys.principal import operator
@@ -138,7 +140,7 @@ def test_pages_are_complete_and_stable_while_events_are_added_and_cursors_are_bo
 def test_the_export_is_every_event_once_oldest_first_in_lines_of_ascii(
     auditor: ApiClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(limits, "EXPORT_PAGE", 10)
+    monkeypatch.setattr(reading, "EXPORT_ROWS", 10)
     hostile = '=cmd|"/C calc"!A0,\u2028"\x1b[31m\x00\x7f\r\n{"x":1}é'
     for number in range(25):
         add(f"e.{number}", reason=hostile)
@@ -154,7 +156,7 @@ def test_the_export_is_every_event_once_oldest_first_in_lines_of_ascii(
 
 def test_exports_at_once_are_bounded_and_an_abandoned_one_gives_its_place_back(auditor: ApiClient) -> None:
     for _ in range(3):
-        held = [auditor.get("/v1/audit/export") for _ in range(limits.MAX_EXPORTS)]
+        held = [auditor.get("/v1/audit/export") for _ in range(MAX_EXPORTS)]
         refused = auditor.get("/v1/audit/export")
         assert (refused.status_code, refused.json()["code"]) == (503, "SERVICE_OVERLOADED")
         # As the server does when a client went away; the tests' connection must survive it.
@@ -170,7 +172,7 @@ def test_exports_at_once_are_bounded_and_an_abandoned_one_gives_its_place_back(a
 
 
 def test_asking_for_the_head_of_an_export_reads_nothing_and_takes_no_place(auditor: ApiClient) -> None:
-    for _ in range(limits.MAX_EXPORTS + 1):
+    for _ in range(MAX_EXPORTS + 1):
         answer = auditor.head("/v1/audit/export")
         assert (answer.status_code, answer["Content-Type"]) == (200, "application/x-ndjson")
         assert not answer.streaming and answer.content == b""

@@ -3,14 +3,14 @@
 from dataclasses import astuple
 from typing import Any
 
-from django.http import HttpResponse, StreamingHttpResponse
+from django.http import HttpResponse
 from rest_framework.response import Response
 
 from apps.http.errors import ApiError
 from apps.http.openapi import Answer, Schema, add_schemas, describe, query_parameter, ref
+from apps.http.pages.exporting import NDJSON, answer
 from apps.keys import paging
 from apps.keys.audit import exporting, limits, reading
-from apps.keys.audit.exporting import NDJSON
 from apps.keys.audit.models import AuditEvent
 from apps.keys.permissions import namespace_of
 from apps.keys.principal import EVERY_NAMESPACE
@@ -110,11 +110,7 @@ class AuditExport(KeyedView):
         if request.method == "HEAD":
             return HttpResponse(content_type=NDJSON)
         lines = exporting.begin(request.principal, filters, form="ndjson", target="/v1/audit/export")
-        return StreamingHttpResponse(
-            lines,
-            content_type=NDJSON,
-            headers={"Cache-Control": "no-store", "Content-Disposition": 'attachment; filename="audit.ndjson"'},
-        )
+        return answer(lines, form="ndjson", name="audit")
 
 
 def filters_of(request: KeyedRequest) -> reading.Filters:

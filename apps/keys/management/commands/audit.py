@@ -12,6 +12,7 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import CommandParser
 
+from apps.http.pages import exporting
 from apps.keys.audit import reading, retention
 from apps.keys.audit.services import record
 from apps.keys.commands import PlainCommand, add_json_option
@@ -60,7 +61,7 @@ class Command(PlainCommand):
         path: Path | None = options["output"]
         written = 0
         with self._destination(path) as write:
-            for lines in reading.export(OPERATOR, filters):
+            for lines in exporting.lines(reading.batches(OPERATOR, filters)):
                 write(lines)
                 written += lines.count(b"\n")
         record(OPERATOR, "audit.exported", target=str(path or "standard output"), namespace=options["namespace"] or "")

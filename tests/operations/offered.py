@@ -5,6 +5,7 @@ from html.parser import HTMLParser
 from typing import Any
 from urllib.parse import urlsplit
 
+from django.test import Client
 from django.urls import resolve
 
 
@@ -76,3 +77,10 @@ def forms(page: str, address: str) -> list[Form]:
     reader = _Reader(address)
     reader.feed(page)
     return reader.found
+
+
+def press(console: Client, page: str, name: str, *, follow: bool = False, **fields: str) -> Any:
+    """Press the button of `page` whose form's name ends in `name`, as it is shown now; return the answer."""
+    shown = forms(console.get(page).content.decode(), page)
+    form = next(each for each in shown if each.name.endswith(name))
+    return console.post(form.address, {**form.fields, **fields}, follow=follow)

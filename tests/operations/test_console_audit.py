@@ -7,6 +7,8 @@ from django.test import Client
 from apps.keys.audit.models import AuditEvent
 from apps.keys.models import Operator
 from apps.workloads.models import BulkOrder
+from tests.operations.offered import press
+from tests.operations.scenes import RECOVERED, a_recovered_store
 from tests.workloads.bulk_orders import carry_out
 
 
@@ -41,16 +43,17 @@ def test_what_was_refused_leaves_no_event_of_a_change(console: Client, make_dead
     assert len(told("workload.retry")) == 1
 
 
-def test_accounts_and_storage_are_audited(console: Client, namespace: str) -> None:
+def test_accounts_and_storage_are_audited(console: Client) -> None:
     console.post("/admin/keys/operator/add/", {"name": "otto", "role": "viewer", "password": "correct horse battery"})
     otto = Operator.objects.get(username="otto")
-    base = f"/admin/keys/operator/{otto.pk}/do"
-    console.post(f"{base}/role/", {"role": "operator"})
-    console.post(f"{base}/password/", {"password": "another horse battery"})
-    console.post(f"{base}/stop/")
-    console.post(f"{base}/start/")
+    page = f"/admin/keys/operator/{otto.pk}/change/"
+    press(console, page, "role", role="operator")
+    press(console, page, "password", password="another horse battery")
+    press(console, page, "stop")
+    press(console, page, "start")
     for action in ("create", "role", "password", "stop", "start"):
         assert told(f"operator.{action}") == [("human:admin", "otto", "", "")], action
     assert "another horse" not in "".join(str(vars(event)) for event in AuditEvent.objects.all())
-    console.post(f"/admin/storage/{namespace}/acknowledge/")
-    assert told("storage.acknowledge_recovery") == [("human:admin", namespace, namespace, "")]
+    a_recovered_store()
+    press(console, "/admin/storage/", "storage_acknowledge")
+    assert told("storage.acknowledge_recovery") == [("human:admin", RECOVERED, RECOVERED, "")]

@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from apps.operations.services import storage
 from apps.state import stores
 from feltdb_engine.errors import StorageFailed
-from feltdb_engine.model import Health, Mutation
+from feltdb_engine.model import Mutation
+from tests.operations.offered import press
+from tests.operations.scenes import RECOVERED, a_recovered_store
 
 
 @pytest.fixture
@@ -82,26 +83,14 @@ def test_a_store_that_cannot_be_read_is_told_on_the_page(console: Client, monkey
     assert console.get("/admin/triggers/trigger/").status_code == 200
 
 
-def test_storage_shows_positions_and_a_recovery_until_somebody_has_looked(
-    console: Client, namespace: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_storage_shows_positions_and_a_recovery_until_somebody_has_looked(console: Client, namespace: str) -> None:
     assert "clean" in console.get("/admin/storage/").content.decode()
-    recovered = Health(
-        storage="recovered-incomplete-write",
-        byte_offset=4096,
-        discarded_bytes=77,
-        durable_format=0,
-        store_id="s",
-        instance_id="i",
-        written=4096,
-        durable=4096,
-        head=12,
-        floor=2,
-    )
-    standing = storage.StoreStanding(namespace=namespace, health=recovered)
-    monkeypatch.setattr(storage, "stores", lambda: [standing])
+    a_recovered_store()
+    end = stores.store(RECOVERED).health().byte_offset
     text = console.get("/admin/storage/").content.decode()
-    assert "77 bytes from byte 4096" in text and "10 operations" in text and "I have looked at it" in text
-    answer = console.post(f"/admin/storage/{namespace}/acknowledge/", follow=True)
-    assert "Noted" in answer.content.decode()
+    assert f"4 bytes from byte {end}" in text and "I have looked at it" in text
+    asked = press(console, "/admin/storage/", "storage_acknowledge", follow=True)
+    assert "Noted" in asked.content.decode() and "I have looked at it" not in asked.content.decode()
+    again = console.post(f"/admin/storage/{RECOVERED}/acknowledge/", {"seen": f"{end}+4"})
+    assert again.status_code == 409 and "looked at already" in again.content.decode()
     assert console.post("/admin/storage/none/acknowledge/").status_code == 404

@@ -170,6 +170,24 @@ def test_pages_go_on_among_more_keys_of_one_instant_than_a_statement_brings(
     assert [key.id for key in reading.list_keys(reader=STRANGER, now=NOW, limit=1).keys] == []
 
 
+def test_a_key_made_between_two_statements_of_a_page_repeats_none(
+    make_key: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    insert(600)
+    see, looked_at = reading.may_see, []
+
+    def seen(who: Principal, key: ApiKey) -> bool:
+        looked_at.append(key.id)
+        if len(looked_at) == 100:
+            make_key(now=NOW + timedelta(minutes=1))
+        return see(who, key) and int(key.id.removeprefix("many")) % 4 == 0
+
+    monkeypatch.setattr(reading, "may_see", seen)
+    page = reading.list_keys(reader=operator("tests"), now=NOW, limit=100)
+    assert [key.id for key in page.keys] == [f"many{place:08d}" for place in range(0, 400, 4)]
+    assert len(looked_at) == len(set(looked_at))
+
+
 @pytest.mark.torture
 @pytest.mark.timeout(900)
 def test_of_100_000_keys_the_same_holds(make_key: Callable[..., Any], statements: list[tuple[str, list[Any]]]) -> None:

@@ -154,7 +154,7 @@ MIDDLEWARE = [
     "apps.http.console.ConsoleAuthentication",
     "apps.http.console.ConsoleMessages",
     "apps.http.console.ConsoleFrames",
-    "apps.state.api.paths.RawPathMiddleware",
+    "apps.http.paths.RawPathMiddleware",
 ]
 
 if CORS_ALLOWED_ORIGINS:

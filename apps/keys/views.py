@@ -13,6 +13,7 @@ from apps.http.headers import Headers
 from apps.http.limits import MAX_BODY_BYTES
 from apps.http.negotiation import JSONOnly
 from apps.http.parsers import StrictJSONParser, read_json
+from apps.http.paths import decode_segment
 from apps.http.renderers import StrictJSONRenderer
 from apps.keys import bookkeeping, rates
 from apps.keys.authentication import KeyAuthentication
@@ -87,7 +88,8 @@ class KeyedView(APIView):
     entry fails when the view is wired up. `also` names scopes that a method needs besides, `by_body` those that it
     asks for where the body calls for them. A body of POST, PUT and
     PATCH is read before the method runs, and is `request.data`; `empty_body` is what no body at all stands for, or
-    None where a body must come. A view that reads its body itself sets `reads_json = False`. In the method,
+    None where a body must come. A view that reads its body itself sets `reads_json = False`. Segments of the path come
+    decoded; `path_fields` says how a refusal names one, where not by its name in the route. In the method,
     `request.principal` and `request.namespace` (unless `namespaced = False`) are set.
     """
 
@@ -98,6 +100,7 @@ class KeyedView(APIView):
     reads_json: ClassVar[bool] = True
     empty_body: ClassVar[Any] = None
     max_body_bytes: ClassVar[int] = MAX_BODY_BYTES
+    path_fields: ClassVar[dict[str, str]] = {}
 
     authentication_classes = [KeyAuthentication]
     permission_classes = []  # the door below asks for the scope itself
@@ -123,7 +126,7 @@ class KeyedView(APIView):
         return KeyedRequest(request)
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
-        """Hold the door in this order: key, allowance, scope, namespace, body."""
+        """Hold the door in this order: key, allowance, scope, namespace, path, body."""
         assert isinstance(request, KeyedRequest)  # noqa: S101 (made just above)
         request.accepted_renderer, request.accepted_media_type = _RENDERER, _RENDERER.media_type
         request.principal, _ = _AUTHENTICATION.authenticate(request)
@@ -136,6 +139,9 @@ class KeyedView(APIView):
             bookkeeping.note_use(request.principal.key_id, scope, now=utc_now())
         if self.namespaced:
             request.namespace = namespace_of(request.principal, request.META.get("HTTP_FELTDB_NAMESPACE"))
+        for name, segment in self.kwargs.items():  # the method is called with what they are now
+            if type(segment) is str:
+                self.kwargs[name] = decode_segment(segment, self.path_fields.get(name, name))
         if self.reads_json and method in _WITH_BODY:
             request._full_data = self._read_body(request)
 

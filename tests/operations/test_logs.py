@@ -109,7 +109,7 @@ def test_each_request_is_one_event_with_its_route_status_and_key(
             "/v1/collections/orders/none?token=hidden-value", headers={"X-Request-ID": "mine", "traceparent": TRACED}
         )
     (event,) = [record for record in caplog.records if record.name == access.name]
-    assert event.route == "/v1/collections/<segment:collection>/<segment:record>"  # type: ignore[attr-defined]
+    assert event.route == "/v1/collections/<str:collection>/<str:record>"  # type: ignore[attr-defined]
     assert (event.status, event.code, event.method) == (404, "NOT_FOUND", "GET")  # type: ignore[attr-defined]
     assert event.traceparent == TRACED  # type: ignore[attr-defined]
     assert event.duration_ms >= 0 and "hidden-value" not in str(event.__dict__)  # type: ignore[attr-defined]

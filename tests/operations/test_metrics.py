@@ -44,7 +44,7 @@ def test_a_request_is_counted_by_route_and_status_and_measured(api: Any) -> None
     before = scrape(client)
     assert client.get("/v1/collections/orders/none").status_code == 404
     after = scrape(client)
-    route = "/v1/collections/<segment:collection>/<segment:record>"
+    route = "/v1/collections/<str:collection>/<str:record>"
     labels = {"route": route, "method": "GET", "status": "404"}
     assert value(after, "feltdb_requests_total", **labels) == value(before, "feltdb_requests_total", **labels) + 1
     count = "feltdb_request_duration_seconds_count"

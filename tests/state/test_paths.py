@@ -6,7 +6,7 @@ import pytest
 from django.test import RequestFactory
 
 from apps.http.errors import ApiError
-from apps.state.api.paths import RawPathMiddleware, decode_segment
+from apps.http.paths import RawPathMiddleware, decode_segment
 
 NAMES = [
     "a/b",

@@ -237,4 +237,4 @@ def test_every_name_at_the_root_is_the_view_of_a_route_under_v1(api, db):
     assert all(issubclass(each.callback.cls, views) for each in aliases)
     assert len(aliases) >= 14
     for each in get_resolver().url_patterns[-1].url_patterns:
-        assert api(None).get("/" + str(each.pattern).replace("<segment:", "").replace(">", "")).status_code == 401
+        assert api(None).get("/" + str(each.pattern).replace("<str:", "").replace(">", "")).status_code == 401

@@ -1,4 +1,4 @@
-"""The base of this room's views: the caller as a `Call`, names from the raw path, answers as bytes.
+"""The base of this room's views: the caller as a `Call`, names from the path, answers as bytes.
 
 Hot routes: what DRF would negotiate or serialise is skipped; `reply` renders once. Not here: any operation.
 """
@@ -13,7 +13,6 @@ from django.http import HttpResponse
 from apps.http import budget, strict_json, trace
 from apps.keys.views import KeyedRequest, KeyedView
 from apps.state import inputs, reading
-from apps.state.api.paths import decode_segment
 from apps.state.calls import Call
 from apps.state.conditions import entity_tag
 from apps.state.limits import RECORD_BODY_BYTES
@@ -24,6 +23,7 @@ class StateView(KeyedView):
     """A view of this room."""
 
     max_body_bytes = RECORD_BODY_BYTES
+    path_fields = {"record": "id", "transaction": "id"}
 
     @staticmethod
     def call(request: KeyedRequest, *, write: bool = False) -> Call:
@@ -46,13 +46,13 @@ class StateView(KeyedView):
 
 
 def names(collection: str, record: str) -> tuple[str, str]:
-    """Return collection and record id from their raw path segments."""
-    return collection_in(collection), reading.record_id(decode_segment(record, "id"), field="id")
+    """Return collection and record id from the path."""
+    return collection_in(collection), reading.record_id(record, field="id")
 
 
 def collection_in(segment: str) -> str:
-    """Return the collection from its raw path segment."""
-    return reading.collection_name(decode_segment(segment, "collection"), field="collection")
+    """Return the collection from the path."""
+    return reading.collection_name(segment, field="collection")
 
 
 def reply(

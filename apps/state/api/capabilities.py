@@ -9,7 +9,6 @@ from apps.keys.views import KeyedRequest
 from apps.state import conditions, inputs, reading
 from apps.state.api import described
 from apps.state.api.base import StateView, reply
-from apps.state.api.paths import decode_segment
 from apps.state.api.views import REPLAYED
 from apps.state.services import programs
 from feltdb_engine import Record
@@ -128,4 +127,4 @@ class ReferenceCapabilityView(CapabilityView):
 
 
 def _name(segment: str) -> str:
-    return reading.record_id(decode_segment(segment, "name"), field="name")
+    return reading.record_id(segment, field="name")

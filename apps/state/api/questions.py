@@ -9,7 +9,6 @@ from apps.keys.views import KeyedRequest
 from apps.state import asking, inputs, reading, shapes
 from apps.state.api import described
 from apps.state.api.base import StateView, collection_in, names, reply
-from apps.state.api.paths import decode_segment
 from apps.state.services import history, indexes, queries
 from feltdb_engine.limits import INDEX_NAME_MAX_CHARS
 
@@ -219,4 +218,4 @@ class IndexView(StateView):
 
 
 def _name(segment: str) -> str:
-    return reading.text(decode_segment(segment, "index"), "index", max_bytes=INDEX_NAME_MAX_CHARS)
+    return reading.text(segment, "index", max_bytes=INDEX_NAME_MAX_CHARS)

@@ -10,7 +10,6 @@ from apps.keys.views import KeyedRequest
 from apps.state import conditions, inputs, reading, shapes
 from apps.state.api import described
 from apps.state.api.base import StateView, collection_in, names, reply
-from apps.state.api.paths import decode_segment
 from apps.state.limits import TRANSACTION_BODY_BYTES
 from apps.state.services import feed, position, records, transactions
 from apps.state.services.records import Written
@@ -152,7 +151,7 @@ class TransactionView(StateView):
     @described.transaction_outcome
     def get(self, request: KeyedRequest, transaction: str) -> HttpResponse:
         """Return the outcome of a transaction id."""
-        named = reading.transaction_id(decode_segment(transaction, "id"), field="id")
+        named = reading.transaction_id(transaction, field="id")
         return reply(shapes.outcome(transactions.outcome(self.call(request), named)))
 
 

@@ -1,8 +1,8 @@
 """Ids in paths: one percent-encoded segment, read from the raw request target.
 
-WSGI hands over a path that is already decoded, in which `a%2Fb` and `a/b` look alike. For the routes whose
-segments are the client's own names, the middleware routes by the target as it was sent, and `decode_segment`
-turns one segment into text under strict rules. Other routes keep Django's decoded path.
+WSGI hands over a path that is already decoded, in which `a%2Fb` and `a/b` look alike. So the middleware routes the
+API by the target as it was sent, and `decode_segment` turns one segment into text under strict rules; views behind a
+key get their segments decoded (`apps/keys/views.py`). Other routes keep Django's decoded path.
 """
 
 import re
@@ -13,18 +13,12 @@ from django.http import HttpRequest, HttpResponseBase
 
 from apps.http.errors import ApiError
 
-RAW_PREFIXES = (
-    "/v1/collections/",
-    "/v1/transactions/",
-    "/v1/capabilities/",
-    "/collections/",
-    "/transactions/",
-    "/provenance/",
-    "/capabilities/",
-)
+RAW_PREFIXES = ("/v1/", "/collections/", "/transactions/", "/provenance/", "/capabilities/")
 
 _MALFORMED = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _UNSAFE = re.compile(r"[^!-~]")
+_NEEDLESS = re.compile(r"%(2[DEde]|3[0-9]|4[1-9A-Fa-f]|5[0-9AFaf]|6[1-9A-Fa-f]|7[0-9AEae])")
+"""Escapes of letters, digits, `-`, `.`, `_` and `~`: by RFC 3986, 2.3, the same as what they stand for."""
 
 
 class RawPathMiddleware:
@@ -53,21 +47,9 @@ def _path_of(target: str, script_name: str) -> str:
     path = target.partition("#")[0].partition("?")[0]
     if script_name and path.startswith(script_name):
         path = path[len(script_name) :]
-    return path
-
-
-class SegmentConverter:
-    """Matches one segment as sent. It stays encoded, so that the view can refuse a bad one with its reason."""
-
-    regex = "[^/]+"
-
-    def to_python(self, value: str) -> str:
-        """Return the segment as it was sent."""
-        return value
-
-    def to_url(self, value: str) -> str:
-        """Return the segment as it is; the caller has encoded it."""
-        return value
+    if "%" not in path or _MALFORMED.search(path):
+        return path
+    return _NEEDLESS.sub(lambda found: chr(int(found[1], 16)), path)
 
 
 def decode_segment(raw: str, field: str) -> str:

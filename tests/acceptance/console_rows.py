@@ -3,24 +3,29 @@
 from pathlib import Path
 
 from django.conf import settings
+from django.urls import reverse
 
 from apps.keys.grants.services import issue_for
+from apps.keys.models import Operator
 from apps.keys.principal import operator
 from apps.keys.services import issue_key
+from apps.keys.sessions.services import open_session
 from apps.keys.verify import principal_for
 from apps.state.stores import store
 from apps.triggers.models import Trigger, TriggerQuarantine
 from apps.triggers.services import define
-from apps.workloads import services
+from apps.workloads import bulk, services
 from apps.workloads.clock import now_ms
 from apps.workloads.commands import ApprovalPolicy, ClaimById, CreateWorkload, Failure, Subject
-from apps.workloads.models import Workload
+from apps.workloads.models import BulkOrder, Workload
+from apps.workloads.states import BulkOutcome
 from feltdb_engine.model import Mutation
+from tests.operations import scenes
 from tests.operations.rows import a_backup, a_bulk_order, a_refused_word, a_schedule, a_worker
 
 
-def fill(namespace: str, hostile: str) -> None:
-    """Make the rows; `root` is an administrator."""
+def fill(namespace: str, hostile: str) -> list[str]:
+    """Make the rows; `root` is an administrator. Returns the addresses of those that something can be done to."""
     by = operator("tests")
     printable = "".join(each for each in hostile if each.isprintable())[:90]
     value = {hostile: hostile, ".".join("a" * 200): {"exact": 2**53 + 1}, "long": "x" * 1_000_000}
@@ -31,8 +36,10 @@ def fill(namespace: str, hostile: str) -> None:
     dead = _dead(namespace, hostile)
     a_refused_word(dead, worker=hostile)
     a_worker(namespace, now_ms(), worker_id=hostile)
-    a_schedule(namespace, now_ms())
-    a_bulk_order(namespace, "root")
+    schedule = a_schedule(namespace, now_ms())
+    told_of(a_bulk_order(namespace, "root"), hostile)
+    draft = a_bulk_order(namespace, "root")
+    session = open_session(Operator.objects.get(username="root"), now_ms=now_ms()).session
     a_backup(Path(settings.BACKUP_DIR), "nightly", namespace)
     (Path(settings.BACKUP_DIR) / printable.replace("/", "")).mkdir()
     document = {
@@ -60,6 +67,20 @@ def fill(namespace: str, hostile: str) -> None:
     Trigger.objects.filter(pk=trigger.pk).update(state="blocked", reason_code="FEED_COMPACTED", reason=hostile)
     waits = {"approval": ApprovalPolicy(), "idempotency_key": "waits", "input": value}
     services.admit(_ask(namespace, **waits), now_ms=now_ms())
+    return [
+        reverse("admin:workloads_workload_change", args=[dead.workload_id]),
+        reverse("admin:workloads_schedule_change", args=[schedule.pk]),
+        reverse("admin:workloads_bulkorder_change", args=[draft.bulk_id]),
+        reverse("admin:keys_humansession_change", args=[session.pk]),
+    ]
+
+
+def told_of(order: BulkOrder, hostile: str) -> None:
+    """Let an order have ended with rows that were refused for a hostile reason."""
+    by = scenes.author(order)
+    bulk.start(order.namespace, order.bulk_id, by=by, now_ms=now_ms(), reason=hostile)
+    order.items.update(outcome=BulkOutcome.REFUSED, message=hostile, at_ms=now_ms())
+    bulk.stop(order.namespace, order.bulk_id, by=by, now_ms=now_ms())
 
 
 def _ask(namespace: str, **members: object) -> CreateWorkload:

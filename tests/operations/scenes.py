@@ -32,8 +32,8 @@ RECOVERED = "recovered"
 """A namespace whose store was recovered, which nobody has looked at yet."""
 
 
-def pages(namespace: str) -> list[str]:
-    """Make the rows and return the addresses of their pages."""
+def pages(namespace: str, by: str = "admin") -> list[str]:
+    """Make the rows and return the addresses of their pages; `by` is the person who chose what is done to many."""
     stopped = _person("stopped")
     set_active(stopped.pk, False, by=BY)
     stores.store(namespace).commit([Mutation(kind="put", collection="scenes", id="1", value={"a": 1})])
@@ -44,7 +44,7 @@ def pages(namespace: str) -> list[str]:
     paused, disabled = a_trigger(namespace, "paused"), a_trigger(namespace, "disabled")
     triggers.pause(namespace, "paused", by=BY, now_ms=now_ms(), reason="a scene")
     triggers.disable(namespace, "disabled", by=BY, now_ms=now_ms())
-    started = a_bulk_order(namespace)
+    started = a_bulk_order(namespace, by)
     bulk.start(namespace, started.bulk_id, by=author(started), now_ms=now_ms())
     halted = a_schedule(namespace, now_ms(), "halted")
     scheduling.pause(namespace, "halted", by=BY, now_ms=now_ms())
@@ -52,7 +52,7 @@ def pages(namespace: str) -> list[str]:
     registry.detect_silence(now_ms=now_ms())
     a_recovered_store()
     return [
-        *(_of(person) for person in (_person("vera"), stopped)),
+        *(_of(person) for person in (_person("otto"), stopped)),
         *(_of(row) for row in (paused, disabled, replayed, quarantined(a_trigger(namespace, "scened")))),
         *(_of(row) for row in (halted, a_worker(namespace, now_ms(), "lively"), silent)),
         reverse("admin:workloads_bulkorder_change", args=[started.bulk_id]),

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from playwright.sync_api import expect
 
 from demo.instance import ROOT, Instance
 from tests.acceptance.browser import browser
@@ -46,7 +47,7 @@ def test_the_live_reference_shows_every_route_in_a_browser_and_loads_nothing_fro
         seen.page.goto(f"{instance.url}/v1/docs")
         paths = httpx.get(f"{instance.url}/v1/openapi.json").json()["paths"]
         expected = sum(len(methods) for methods in paths.values())
-        seen.page.wait_for_function(f"document.querySelectorAll('.opblock').length === {expected}")
+        expect(seen.page.locator(".opblock")).to_have_count(expected, timeout=30_000)
         seen.page.get_by_text("/v1/collections/{collection}", exact=True).first.click()
         assert all(url.startswith((instance.url, "data:")) for url in asked), asked
         seen.check()

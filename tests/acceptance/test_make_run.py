@@ -3,6 +3,7 @@
 Cost: about 30 seconds. The virtual environment is there already; what a clean clone costs is measured by hand.
 """
 
+import contextlib
 import json
 import os
 import re
@@ -44,6 +45,17 @@ class MakeRun:
                     return
             except httpx.TransportError:
                 time.sleep(0.1)
+        raise AssertionError(self.output.read_text())
+
+    def wait_until_started(self, data_dir: Path) -> None:
+        """Return as soon as supervisord has started a process, long before that is ready."""
+        while time.monotonic() < self.started + START_SECONDS:
+            assert self.process.poll() is None, self.output.read_text()
+            with contextlib.suppress(OSError, ValueError):
+                supervisor = int((data_dir / "supervisord.pid").read_text())
+                if Path(f"/proc/{supervisor}/task/{supervisor}/children").read_text().split():
+                    return
+            time.sleep(0.01)
         raise AssertionError(self.output.read_text())
 
     def press_ctrl_c(self) -> None:
@@ -115,24 +127,30 @@ def test_a_taken_address_is_refused_in_plain_words_before_anything_starts(tmp_pa
     assert f"127.0.0.1:{port} is taken" in said and "Traceback" not in said, said
 
 
+@pytest.mark.parametrize("moment", ["while they start", "when the server is ready"])
 def test_a_supervisor_that_is_killed_takes_the_server_and_the_worker_with_it(
-    tmp_path: Path, runs: list[MakeRun]
+    tmp_path: Path, runs: list[MakeRun], moment: str
 ) -> None:
-    run = MakeRun(tmp_path / "data", free_port(), tmp_path / "output.txt")
+    data_dir = tmp_path / "data"
+    run = MakeRun(data_dir, free_port(), tmp_path / "output.txt")
     runs.append(run)
-    run.wait_until_ready()
+    if moment == "while they start":
+        run.wait_until_started(data_dir)
+    else:
+        run.wait_until_ready()
 
-    os.kill(int((tmp_path / "data" / "supervisord.pid").read_text()), signal.SIGKILL)
+    os.kill(int((data_dir / "supervisord.pid").read_text()), signal.SIGKILL)
 
     run.process.wait(10)
     deadline = time.monotonic() + 40
-    left = processes_of(tmp_path / "data")
+    left = processes_of(data_dir)
     while left and time.monotonic() < deadline:
         time.sleep(0.2)
-        left = processes_of(tmp_path / "data")
+        left = processes_of(data_dir)
+    still = [Path(f"/proc/{each}/cmdline").read_bytes().replace(b"\0", b" ").decode() for each in left]
     for each in left:
         os.kill(each, signal.SIGKILL)
-    assert left == []
+    assert left == [], (still, run.output.read_text())
 
 
 def processes_of(data_dir: Path) -> list[int]:

@@ -19,7 +19,7 @@ from django.core.management import call_command
 from apps.keys.audit.models import AuditEvent
 from apps.keys.principal import operator
 from apps.operations.models import UpkeepRun
-from apps.operations.services import backups, upkeep
+from apps.operations.services import backups, in_background, upkeep
 from apps.operations.services.backups import bundle as bundles
 from apps.operations.services.backups import restoring
 from apps.state import stores
@@ -44,19 +44,34 @@ os.makedirs(archive)
 open(archive + "/2026-01.jsonl", "w").write('{"whole": 1}\\n{"half')
 call_command("backup", "create", sys.argv[1])
 """
+RESTORE = """
+import json, sys
+import django
+django.setup()
+from django.core.management import call_command
+call_command("backup", "restore", sys.argv[1], stdout=sys.stderr)
+from apps.keys.audit.models import AuditEvent
+print(json.dumps(list(AuditEvent.objects.filter(action="backup.restored").values_list("target", flat=True))))
+"""
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A bundle of an instance on SQLite, made by a process of its own."""
     folder = tmp_path_factory.mktemp("backups")
+    apart(FILL, folder / "data", folder / "bundle")
+    return folder / "bundle"
+
+
+def apart(program: str, data: Path, bundle: Path) -> str:
+    """Run the program in a process of its own, for an instance on SQLite at `data`; return what it printed."""
     environment = {
         **{name: value for name, value in os.environ.items() if name != "DATABASE_URL"},
         "DJANGO_SETTINGS_MODULE": "feltsite.settings",
-        "FELTDB_DATA_DIR": str(folder / "data"),
+        "FELTDB_DATA_DIR": str(data),
     }
     done = subprocess.run(
-        [sys.executable, "-c", FILL, str(folder / "bundle")],
+        [sys.executable, "-c", program, str(bundle)],
         cwd=ROOT,
         env=environment,
         capture_output=True,
@@ -64,7 +79,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
         timeout=120,
     )
     assert done.returncode == 0, done.stderr
-    return folder / "bundle"
+    return done.stdout
 
 
 @pytest.fixture
@@ -234,6 +249,23 @@ def test_a_backup_is_noted_audited_listed_and_lets_its_pins_go(data_dir: Path, n
     assert run("verify", "nightly")[0] == 0, "and what is there is untouched"
     (settings.BACKUP_DIR / "broken").mkdir()
     assert [bool(each["trouble"]) for each in run("list")[1]["backups"]] == [False, True]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_audit_calls_a_backup_by_its_name_wherever_it_lies(
+    data_dir: Path, namespace: str, bundle: Path, tmp_path: Path, settings: Any
+) -> None:
+    settings.BACKUP_DIR = data_dir / "backups"
+    for given in ("named", f"{tmp_path}/elsewhere/", f"{tmp_path}/elsewhere/../beside"):
+        run("create", given)
+    in_background.back_up("asked", by=BY).join(60)
+    in_background.verify("asked", by=BY).join(60)
+    told = AuditEvent.objects.filter(action__startswith="backup.").order_by("id").values_list("action", "target")
+    assert list(told) == [
+        *(("backup.created", name) for name in ("named", "elsewhere", "beside")),
+        *((f"backup.{action}", "asked") for action in ("asked", "created", "verification_asked", "verified")),
+    ]
+    assert json.loads(apart(RESTORE, tmp_path / "restored", bundle)) == ["bundle"]
 
 
 @pytest.mark.django_db(transaction=True)

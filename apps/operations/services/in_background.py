@@ -42,7 +42,7 @@ def back_up(name: str, *, by: Principal, reason: str = "") -> threading.Thread:
     backups.refuse_beforehand(dest)
     turn = turns.take(turns.BACKUP)
     try:
-        record(by, "backup.asked", target=str(dest), reason=reason)
+        record(by, "backup.asked", target=name, reason=reason)
         return _begin(f"backup {name}", lambda: backups.create(dest, by=by, reason=reason, turn=turn))
     except BaseException:
         turn.close()

@@ -21,7 +21,7 @@ from apps.keys.principal import Principal
 from apps.operations.models import UpkeepRun
 from apps.operations.services import turns, upkeep
 from apps.operations.services.backups import bundle as bundles
-from apps.operations.services.backups import databases
+from apps.operations.services.backups import databases, places
 from apps.operations.services.backups.bundle import ARCHIVE, DATABASES, MANIFEST, STORES, Bundle, StoreEntry
 from apps.state.stores import store_of_known
 from apps.workloads import retention
@@ -65,7 +65,7 @@ def create(
 
             made = _written(dest, tell)
             running.report = {**made.document(), "path": str(dest)}
-            record(by, "backup.created", target=str(dest), reason=reason, after={"bytes": made.bytes})
+            record(by, "backup.created", target=places.name_of(dest), reason=reason, after={"bytes": made.bytes})
     finally:
         held.close()
     return made

@@ -46,6 +46,11 @@ def place(name: str) -> Path:
     return Path(settings.BACKUP_DIR) / name
 
 
+def name_of(path: Path) -> str:
+    """Return what the audit calls a backup: its name alone, since where it lies is this machine's own matter."""
+    return path.resolve().name
+
+
 def available() -> Sequence[Listed]:
     """Return what lies in `FELTDB_BACKUP_DIR`, the newest first; those that cannot be believed come last."""
     found = [listed(path) for path in sorted(_paths())[:MAX_LISTED]]

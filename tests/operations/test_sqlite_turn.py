@@ -136,7 +136,7 @@ def test_a_stopped_holder_refuses_others_in_time_and_a_killed_one_frees_them(dat
         assert number_in(database) == 0, "readers never wait"
     finally:
         holder.kill()
-        holder.wait(10)
+        holder.wait(60)
         assert holder.stdout is not None
         holder.stdout.close()
     add_one(connect(database, timeout_s=5))

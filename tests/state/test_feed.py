@@ -159,7 +159,7 @@ def test_a_waiting_reader_wakes_as_soon_as_something_is_written(client, namespac
     page = changes(client, after=before, wait=20)
     timer.join()
     assert [each["id"] for each in page["operations"]] == ["o-1"]
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 15
 
 
 def test_a_waiting_reader_of_one_collection_sleeps_through_writes_to_others(client, namespace):
@@ -190,4 +190,4 @@ def test_stopping_the_process_ends_every_wait(client, monkeypatch):
     began = time.monotonic()
     assert changes(client, wait=30)["operations"] == []
     timer.join()
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 15

@@ -227,7 +227,7 @@ def test_the_running_loop_wakes_for_a_change_and_stops_when_told(
         assert [len(each.workloads()) for each in worlds] == [1] * (namespaces - 1) + [2]
     finally:
         stop.set()
-        loop.join(5)
+        loop.join(60)
     assert not loop.is_alive()
 
 

@@ -250,13 +250,13 @@ def test_a_waiting_claim_is_answered_as_soon_as_there_is_work(api, make_key, com
     claims = worker.post_json(f"{PATH}/claim", ask).json()["claims"]
     waited = time.monotonic() - began
     thread.join()
-    assert len(claims) == 1 and 0.25 < waited < 5
+    assert len(claims) == 1 and 0.25 < waited < 15
 
 
 def test_a_waiting_claim_without_work_ends_in_time(worker, monkeypatch):
     began = time.monotonic()
     ask = {"worker_id": "w1", "capabilities": ["identity"], "wait_ms": 200}
     assert worker.post_json(f"{PATH}/claim", ask).json() == {"claims": []}
-    assert 0.2 <= time.monotonic() - began < 2
+    assert 0.2 <= time.monotonic() - began < 10
     refused = worker.post_json(f"{PATH}/claim", {**ask, "wait_ms": limits.MAX_WAIT_MS + 1})
     assert refused.status_code == 400

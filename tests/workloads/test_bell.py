@@ -13,7 +13,7 @@ def test_a_ring_wakes_whoever_waits_and_silence_ends_in_time(tmp_path):
     heard = bell.number()
     threading.Timer(0.1, bell.ring).start()
     began = time.monotonic()
-    assert bell.wait(heard, 5.0) and time.monotonic() - began < 2
+    assert bell.wait(heard, 60.0) and time.monotonic() - began < 30
     assert not bell.wait(bell.number(), 0.05)
 
 

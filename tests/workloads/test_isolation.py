@@ -122,7 +122,7 @@ def test_a_program_asks_the_worker_for_all_it_reads_and_writes(work):
 def test_a_cancellation_reaches_a_program_in_its_own_process(work, tmp_path):
     began = tmp_path / "began"
     made = work("iso-patient", {"began": str(began)})
-    with working(Worker(options(lease_ms=1_000))):
+    with working(Worker(options(lease_ms=3_000))):
         eventually(began.exists, 60)
         services.cancel(NAMESPACE, made.workload_id, actor="human:ada", now_ms=now_ms())
         eventually(lambda: state_of(made) == "CANCELLED", 60)
@@ -146,7 +146,7 @@ def test_a_child_ends_with_its_worker(tmp_path):
         eventually(lambda: began.exists() and began.read_text(), 60)
     finally:
         worker.kill()
-        worker.wait(10)
+        worker.wait(60)
     child = int(began.read_text())
     eventually(lambda: not alive(child), 20)
 

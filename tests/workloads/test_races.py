@@ -82,7 +82,7 @@ class Racers:
         for process in self._processes:
             assert process.stdin is not None and process.stdout is not None
             process.stdin.close()
-            process.wait(10)
+            process.wait(60)
             process.stdout.close()
 
 

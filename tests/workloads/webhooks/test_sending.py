@@ -96,7 +96,7 @@ def test_retry_after_is_seconds_or_a_date_bounded_and_never_negative():
 def test_silence_and_an_answer_that_drips_end_with_the_deadline_and_the_outcome_is_unknown(receiver, path):
     began = time.monotonic()
     failure = failing({"url": receiver.url(path), "timeout_ms": 500}, kind="transient_connection")
-    assert failure.effect == "unknown" and time.monotonic() - began < 5
+    assert failure.effect == "unknown" and time.monotonic() - began < 15
 
 
 def test_an_answer_whose_body_never_ends_has_said_its_status(receiver):

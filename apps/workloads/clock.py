@@ -3,9 +3,14 @@
 On PostgreSQL several hosts share the work, and their clocks differ; so the server is asked once a second, and the time
 in between is what this process's monotonic clock says has passed. A host whose own clock is set wrong, or set right,
 loses nobody's lease. On SQLite there is one host, and its clock is the database's.
+
+A look at the server's clock is uncertain by half its round trip, so two looks may disagree by a little. Within one
+process time does not go back by so little: the latest instant given holds until the clock has passed it. A clock that
+was really set back, by more, is followed.
 """
 
 import logging
+import threading
 import time
 from typing import NamedTuple
 
@@ -16,6 +21,8 @@ logger = logging.getLogger("feltdb.worker")
 _LOOK_EVERY_S = 1.0
 _TELL_MS = 2_000
 """From this difference on the log says, once, that the host's clock is not the database's."""
+_HOLD_MS = 1_000
+"""Less than this is no setting back: it is more than a look is uncertain by, and less than anyone sets a clock by."""
 
 
 class _Look(NamedTuple):
@@ -27,22 +34,29 @@ class _Look(NamedTuple):
 
 
 _last: _Look | None = None
+_given_ms = 0
+_giving = threading.Lock()
 _told = False
 
 
 def now_ms() -> int:
-    """Return the present as milliseconds since 1970."""
-    global _last
-    if connection.vendor != "postgresql":
-        return time.time_ns() // 1_000_000
+    """Return the present as milliseconds since 1970; in one process never a little less than was returned before."""
+    global _last, _given_ms
     if _last is None or time.monotonic() >= _last.again_s:
         _last = _look(_last)
-    return int(_last.at_ms + 1000 * (time.monotonic() - _last.at_s))
+    # The present is read with the lock held: a thread that was kept waiting must not bring an instant long gone.
+    with _giving:
+        present_ms = int(_last.at_ms + 1000 * (time.monotonic() - _last.at_s))
+        if not 0 < _given_ms - present_ms < _HOLD_MS:
+            _given_ms = present_ms
+        return _given_ms
 
 
 def _look(last: _Look | None) -> _Look:
     """Ask the server. Where it cannot say, what it said before holds for another while; before that it must."""
     asked_s = time.monotonic()
+    if connection.vendor != "postgresql":
+        return _Look(time.time_ns() / 1e6, asked_s, asked_s)
     try:
         connection.ensure_connection()
         # Below Django, so that it takes part in no transaction's count of statements and in no log of them.

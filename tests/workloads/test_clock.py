@@ -1,6 +1,8 @@
 """Whose clock counts, and what becomes of leases, waits and schedules when a clock is set."""
 
+import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 from django.db import OperationalError, connections
@@ -20,6 +22,7 @@ SUCCESS = Completion(result_id="r", output=1)
 @pytest.fixture(autouse=True)
 def _not_looked_yet(monkeypatch):
     monkeypatch.setattr(clocks, "_last", None)
+    monkeypatch.setattr(clocks, "_given_ms", 0)
     monkeypatch.setattr(clocks, "_told", False)
 
 
@@ -52,6 +55,49 @@ def test_on_postgresql_the_databases_clock_counts_and_a_host_that_differs_is_tol
     assert [record.message for record in caplog.records if "from the database's" in record.message] == [
         f"this host's clock is {off_ms / 1000:+.1f} s from the database's; work goes by the database's"
     ]
+
+
+@pytest.fixture
+def looks(monkeypatch):
+    """A function that lets each look at the clock show the next of these instants; no time passes besides."""
+
+    def show(*instants_ms):
+        left = iter(instants_ms)
+        monkeypatch.setattr(clocks, "time", SimpleNamespace(monotonic=lambda: 7.0))
+        monkeypatch.setattr(clocks, "_look", lambda last: clocks._Look(next(left), 7.0, 7.0))
+
+    return show
+
+
+def test_looks_that_disagree_by_a_little_never_set_the_clock_of_a_process_back(looks):
+    looks(50_000.0, 49_999.0, 49_001.0, 49_999.9, 50_001.5, 50_000.0)
+    assert [clocks.now_ms() for _ in range(6)] == [50_000, 50_000, 50_000, 50_000, 50_001, 50_001]
+
+
+def test_a_clock_that_was_really_set_back_is_followed_and_goes_on_from_there(looks):
+    looks(50_000.0, 49_000.0, 49_001.0, 9_000.0, 8_999.0, 9_001.0)
+    assert [clocks.now_ms() for _ in range(6)] == [50_000, 49_000, 49_001, 9_000, 9_000, 9_001]
+
+
+def test_a_thread_whose_look_came_back_late_gives_no_earlier_instant_than_another_gave_meanwhile(looks, monkeypatch):
+    looks(49_999.0, 50_000.0)
+    look, asked, held, given = clocks._look, threading.Event(), threading.Event(), []
+
+    def late(last):
+        found = look(last)
+        if threading.current_thread() is thread:
+            asked.set()
+            held.wait(60)
+        return found
+
+    monkeypatch.setattr(clocks, "_look", late)
+    thread = threading.Thread(target=lambda: given.append(clocks.now_ms()))
+    thread.start()
+    assert asked.wait(60)
+    given.append(clocks.now_ms())
+    held.set()
+    thread.join(60)
+    assert given == [50_000, 50_000]
 
 
 def gone():

@@ -13,6 +13,7 @@ from feltdb_engine.enforcing import Left, Rules
 from feltdb_engine.errors import (
     FenceBroken,
     IdempotencyConflict,
+    InvalidValue,
     PreconditionFailed,
     RecordNotFound,
     TransactionTooLarge,
@@ -124,8 +125,12 @@ def decide(view: StateView, state: State, request: Request) -> Decision | Stored
             if known.payload_hash != request.payload_hash:
                 raise IdempotencyConflict("This transaction id was used with another request.")
             return known
-    for condition in request.conditions:
-        _check(view, condition)
+    for place, condition in enumerate(request.conditions):
+        try:
+            _check(view, condition)
+        except PreconditionFailed as refusal:
+            refusal.details["pointer"] = f"/preconditions/{place}"
+            raise
     for place, fence in enumerate(request.fences):
         _check_fence(view, state, place, fence)
     at_ms = max(request.at_ms, state.at_ms)
@@ -135,7 +140,14 @@ def decide(view: StateView, state: State, request: Request) -> Decision | Stored
     rules = view.rules()
     left: list[Left] = []
     for change in request.changes:
-        operation, version = _change(view, change)
+        try:
+            operation, version = _change(view, change)
+        except (PreconditionFailed, RecordNotFound) as refusal:
+            refusal.details["pointer"] = f"/mutations/{len(versions)}"
+            raise
+        except InvalidValue as fault:  # what a merge comes to
+            fault.details["pointer"] = f"/mutations/{len(versions)}/value{fault.details['pointer']}"
+            raise
         versions.append(version)
         if operation is not None:
             sequence += 1

@@ -8,8 +8,8 @@ EngineError
 ├── InvalidPin            INVALID_PIN              (pointer)
 ├── PinNotFound           PIN_NOT_FOUND
 ├── TooManyPins           TOO_MANY_PINS
-├── RecordNotFound        RECORD_NOT_FOUND
-├── PreconditionFailed    PRECONDITION_FAILED      (predicate, expected, actual)
+├── RecordNotFound        RECORD_NOT_FOUND         (pointer)
+├── PreconditionFailed    PRECONDITION_FAILED      (pointer, predicate, expected, actual)
 ├── ValidationFailed      VALIDATION_FAILED        (errors: mutation, rule, pointer, message)
 ├── ContractInvalid       CONTRACT_INVALID         (pointer)
 ├── ContractBroken        CONTRACT_BROKEN          (report)
@@ -102,7 +102,10 @@ class RecordNotFound(EngineError):
 
 
 class PreconditionFailed(EngineError):
-    """A precondition, `if_version` or `insert` did not hold; details: predicate, collection, id, expected, actual."""
+    """A precondition, `if_version` or `insert` did not hold; details: predicate, collection, id, expected, actual.
+
+    `details["pointer"]` names which: `/preconditions/<n>` or `/mutations/<n>`.
+    """
 
     code = "PRECONDITION_FAILED"
 

@@ -67,6 +67,8 @@ _NEVER_COMMITTED = (
     engine.FenceBroken,
     engine.IdempotencyConflict,
     engine.ValidationFailed,
+    engine.InvalidValue,
+    engine.TransactionTooLarge,
 )
 
 RETRY_SOON = {"Retry-After": "1"}
@@ -80,6 +82,8 @@ def exception_handler(exception: Exception, context: dict[str, Any]) -> Response
         unforeseen = exception if error.code == "INTERNAL_ERROR" else None
         logger.error("%s: %s", error.code, exception, exc_info=unforeseen)
     set_rollback()
+    if getattr(context.get("view"), "writes", False):
+        _say_outcome(error, exception)
     request = context.get("request")
     answer = Response(envelope.body(error, getattr(request, "request_id", "")), status=error.status)
     envelope.set_headers(answer, error.headers)
@@ -111,6 +115,15 @@ def refusal(exception: Exception) -> ApiError:
     if _is_database_outage(exception):
         return ApiError("DATABASE_UNAVAILABLE", "The database is busy or away; try again.", headers=RETRY_SOON)
     return ApiError("INTERNAL_ERROR", "The server failed; its log has the reason.")
+
+
+def _say_outcome(error: ApiError, exception: Exception) -> None:
+    """Say of a refused write whether it may have happened: as the engine does, else not, unless something broke."""
+    if isinstance(exception, engine.EngineError):
+        said: Any = exception.committed
+    else:
+        said = "unknown" if error.code == "INTERNAL_ERROR" else False
+    error.members.setdefault("committed", said)
 
 
 def engine_refusal(exception: engine.EngineError) -> ApiError:

@@ -37,6 +37,10 @@ ERROR: Schema = {
         "title": {"type": "string"},
         "status": {"type": "integer"},
         "details": {"description": "Names the field or JSON pointer, where there is one."},
+        "committed": {
+            "enum": [False, "unknown"],
+            "description": "With a refused write: whether it may have happened. `unknown`: ask by its id.",
+        },
     },
 }
 

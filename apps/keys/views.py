@@ -1,16 +1,15 @@
 """The base of every view under `/v1`: a key, a scope, a namespace, strict JSON in and out, and nothing else."""
 
-from typing import Any, ClassVar, NoReturn
+from typing import Any, ClassVar
 
 from django.core.exceptions import ImproperlyConfigured
 from django.http import HttpRequest
 from rest_framework.request import Request
-from rest_framework.response import Response
-from rest_framework.views import APIView
 
 from apps.http.errors import ApiError, authentication_required
 from apps.http.headers import Headers
 from apps.http.limits import MAX_BODY_BYTES
+from apps.http.methods import StatedMethods
 from apps.http.negotiation import JSONOnly
 from apps.http.parsers import StrictJSONParser, read_json
 from apps.http.paths import decode_segment
@@ -61,7 +60,7 @@ class KeyedRequest(Request):
             raise authentication_required()
 
 
-class OpenView(APIView):
+class OpenView(StatedMethods):
     """A view that asks for no key, with strict JSON in and out as behind the door. It has no namespace."""
 
     authentication_classes = []
@@ -77,11 +76,11 @@ class OpenView(APIView):
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         """Read the body before the method runs."""
-        if request.method in _WITH_BODY:
+        if request.method in _WITH_BODY and request.method in self.allowed_methods:
             request._full_data = read_json(request._request, max_bytes=MAX_BODY_BYTES)  # type: ignore[attr-defined]
 
 
-class KeyedView(APIView):
+class KeyedView(StatedMethods):
     """A view behind a key.
 
     `scopes` names for each method the scope it needs, or None where any valid key will do; a method without an
@@ -169,17 +168,3 @@ class KeyedView(APIView):
             if meta.get("CONTENT_LENGTH") in (None, "", "0"):
                 return self.empty_body
         return read_json(request._request, max_bytes=self.max_body_bytes)
-
-    @property
-    def default_response_headers(self) -> dict[str, str]:
-        """Return none: the methods there are go out with 405 and with OPTIONS only."""
-        return {}
-
-    def http_method_not_allowed(self, request: Request, *args: Any, **kwargs: Any) -> NoReturn:  # type: ignore[override]
-        """Refuse with 405 and the methods there are."""
-        allowed = ", ".join(self.allowed_methods)
-        raise ApiError("METHOD_NOT_ALLOWED", f"Allowed here: {allowed}.", headers={"Allow": allowed})
-
-    def options(self, request: Request, *args: Any, **kwargs: Any) -> Response:  # type: ignore[override]
-        """Answer 204 with the methods there are."""
-        return Response(status=204, headers={"Allow": ", ".join(self.allowed_methods)})

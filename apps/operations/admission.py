@@ -82,4 +82,4 @@ class Admission:
 
 def overloaded() -> ApiError:
     """Return the refusal of a request for which there is no permit."""
-    return ApiError("SERVICE_OVERLOADED", FULL, headers={"Retry-After": "1"}, reason="IN_FLIGHT_LIMIT")
+    return ApiError("SERVICE_OVERLOADED", FULL, headers={"Retry-After": "1"}, reason="IN_FLIGHT_LIMIT", committed=False)

@@ -88,7 +88,7 @@ class AdmissionMiddleware:
         deadline = arrived() + self._deadline_s
         if lane is not Lane.PROBE and time.monotonic() >= deadline:
             measures.DEADLINES.labels(lane, "queued").inc()
-            return envelope.response(request, budget.late())
+            return envelope.response(request, budget.late(committed=False))
         if not self._admission.enter(lane):
             measures.SHED.labels(lane).inc()
             return envelope.response(request, overloaded())

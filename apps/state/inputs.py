@@ -5,6 +5,7 @@ test holds the two together. The reference's camelCase members and ours in snake
 Not here: questions (`asking.py`), and anything about stores or what a request does.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -48,12 +49,14 @@ class Swap:
 class Transaction:
     """Several changes and what must hold for them, under an id of the client's if it gave one.
 
-    `fences` are tokens of read bases.
+    `fences` are tokens of read bases. `places` are the JSON pointers of the preconditions: one of the request may be
+    several.
     """
 
     transaction_id: str | None
     mutations: tuple[Mutation, ...]
     preconditions: tuple[Precondition, ...]
+    places: tuple[str, ...]
     fences: tuple[str, ...]
 
 
@@ -132,12 +135,12 @@ def transaction(body: Any, headers: Mapping[str, str]) -> Transaction:
     fences = reading.an_array(members.get("fences", []), "/fences", at_most=FENCES_MAX)
     mutations = tuple(_mutation(item, f"/operations/{at}") for at, item in enumerate(operations))
     _refuse_twice(mutations)
+    named = [each for at, item in enumerate(conditions) for each in _preconditions(item, f"/preconditions/{at}")]
     return Transaction(
         transaction_id=id_,
         mutations=mutations,
-        preconditions=tuple(
-            each for at, item in enumerate(conditions) for each in _preconditions(item, f"/preconditions/{at}")
-        ),
+        preconditions=tuple(condition for _, condition in named),
+        places=tuple(place for place, _ in named),
         fences=tuple(_fence(item, f"/fences/{at}") for at, item in enumerate(fences)),
     )
 
@@ -204,42 +207,49 @@ _PRECONDITION = frozenset(
 )
 
 
-def _preconditions(item: Any, at: str) -> list[Precondition]:
+def _preconditions(item: Any, at: str) -> list[tuple[str, Precondition]]:
+    """Read what one precondition asks for, each with its place."""
     members = reading.an_object(item, at, _PRECONDITION)
     collection = reading.collection_name(members.get("collection"), pointer=f"{at}/collection")
     record_id = reading.record_id(members.get("id"), pointer=f"{at}/id")
-    found: list[Precondition] = []
+    found: list[tuple[str, Precondition]] = []
     existence: tuple[tuple[str, str, Literal["absent", "present"]], ...] = (
         ("requireAbsent", "require_absent", "absent"),
         ("requirePresent", "require_present", "present"),
     )
     for name, alias, predicate in existence:
         if reading.flag(reading.one_of(members, name, alias, at), f"{at}/{name}"):
-            found.append(Precondition(collection=collection, id=record_id, predicate=predicate))
+            found.append((f"{at}/{name}", Precondition(collection=collection, id=record_id, predicate=predicate)))
     version = reading.one_of(members, "expectedVersion", "expected_version", at)
     if version is not ABSENT:
-        number = reading.whole(version, f"{at}/expectedVersion", low=0)
-        found.append(Precondition(collection=collection, id=record_id, predicate="version", version=number))
+        place = f"{at}/expectedVersion"
+        number = reading.whole(version, place, low=0)
+        asked = Precondition(collection=collection, id=record_id, predicate="version", version=number)
+        found.append((place, asked))
     if ("pointer" in members) != ("equals" in members):
         raise invalid("'pointer' and 'equals' go together.", pointer=at)
     if "pointer" in members:
-        found.append(
-            Precondition(
-                collection=collection,
-                id=record_id,
-                predicate="equals",
-                pointer=_json_pointer(members["pointer"], f"{at}/pointer"),
-                value=members["equals"],
-            )
+        asked = Precondition(
+            collection=collection,
+            id=record_id,
+            predicate="equals",
+            pointer=_json_pointer(members["pointer"], f"{at}/pointer"),
+            value=members["equals"],
         )
+        found.append((f"{at}/equals", asked))
     if not found:
         raise invalid("This precondition constrains nothing.", pointer=at)
     return found
 
 
+_POINTER = re.compile(r"(?:/(?:[^~/]|~[01])*)*")
+
+
 def _json_pointer(value: Any, at: str) -> str:
-    if type(value) is not str or (value and not value.startswith("/")):
-        raise invalid("A JSON pointer (RFC 6901) is empty or begins with '/'.", pointer=at)
+    if type(value) is not str or not _POINTER.fullmatch(value):
+        raise invalid(
+            "A JSON pointer (RFC 6901) is empty or begins with '/'; in it '~' is followed by 0 or 1.", pointer=at
+        )
     return value
 
 

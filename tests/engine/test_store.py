@@ -41,6 +41,7 @@ def test_versions_go_on_after_a_delete_so_that_a_stale_compare_and_set_never_suc
         "id": "1",
         "expected": 1,
         "actual": 3,
+        "pointer": "/mutations/0",
     }
 
 

@@ -20,8 +20,12 @@ MEDIA = [
     {"content_type": "text/plain"},
     {"content_type": "application/x-www-form-urlencoded"},
     {"content_type": "application/json; charset=latin-1"},
+    {"content_type": "application/json; charset=utf-16"},
+    {"content_type": "application/json; charset=utf-8; charset=utf-16"},
+    {"content_type": "application/json, application/json"},
     {"content_type": ""},
     {"headers": {"Content-Encoding": "gzip"}},
+    {"headers": {"Content-Encoding": "identity"}},
 ]
 
 

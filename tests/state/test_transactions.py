@@ -88,16 +88,16 @@ def test_an_id_that_was_never_committed_is_not_found(client):
 
 
 @pytest.mark.parametrize(
-    ("member", "predicate", "expected", "actual"),
+    ("member", "predicate", "expected", "actual", "place"),
     [
-        ({"value": {}, "requireAbsent": True}, "present", 0, 1),
-        ({"value": {}, "expectedVersion": 7}, "version", 7, 1),
-        ({"merge": {}, "expectedVersion": 7}, "version", 7, 1),
-        ({"delete": True, "expectedVersion": 7}, "version", 7, 1),
-        ({"value": {}, "expectedVersion": 0}, "version", 0, 1),
+        ({"value": {}, "requireAbsent": True}, "present", 0, 1, "requireAbsent"),
+        ({"value": {}, "expectedVersion": 7}, "version", 7, 1, "expectedVersion"),
+        ({"merge": {}, "expectedVersion": 7}, "version", 7, 1, "expectedVersion"),
+        ({"delete": True, "expectedVersion": 7}, "version", 7, 1, "expectedVersion"),
+        ({"value": {}, "expectedVersion": 0}, "version", 0, 1, "expectedVersion"),
     ],
 )
-def test_an_operations_own_condition_refuses_the_whole_transaction(client, member, predicate, expected, actual):
+def test_an_operations_own_condition_refuses_the_whole_transaction(client, member, predicate, expected, actual, place):
     run(client, operation("o-1", value={"n": 1}))
     answer = run(client, operation("o-2", value={}), operation("o-1", **member))
     refusal = answer.json()
@@ -110,6 +110,7 @@ def test_an_operations_own_condition_refuses_the_whole_transaction(client, membe
         "expected": expected,
         "actual": actual,
     }
+    assert refusal["details"] == {"pointer": f"/operations/1/{place}"}
     assert value(client, "o-2") is None
 
 
@@ -118,34 +119,37 @@ def test_a_merge_of_what_is_absent_refuses_the_whole_transaction(client):
     refusal = answer.json()
     assert (answer.status_code, refusal["code"]) == (409, "PRECONDITION_FAILED")
     assert refusal["failure"] == {"predicate": "missing", "collection": "orders", "id": "o-1", "key": "orders:o-1"}
+    assert refusal["details"] == {"pointer": "/operations/1/merge"}
     assert value(client, "o-2") is None
 
 
 @pytest.mark.parametrize(
-    ("condition", "holds", "predicate"),
+    ("condition", "holds", "predicate", "place"),
     [
-        ({"id": "o-1", "requirePresent": True}, True, None),
-        ({"id": "o-9", "requirePresent": True}, False, "missing"),
-        ({"id": "o-9", "requireAbsent": True}, True, None),
-        ({"id": "o-1", "requireAbsent": True}, False, "present"),
-        ({"id": "o-1", "expectedVersion": 1}, True, None),
-        ({"id": "o-9", "expectedVersion": 0}, True, None),
-        ({"id": "o-1", "expectedVersion": 2}, False, "version"),
-        ({"id": "o-1", "pointer": "/a/0", "equals": 1}, True, None),
-        ({"id": "o-1", "pointer": "/a/0", "equals": 1.0}, False, "equals"),
-        ({"id": "o-1", "pointer": "/none", "equals": None}, False, "equals"),
-        ({"id": "o-1", "pointer": "", "equals": {"a": [1]}}, True, None),
-        ({"id": "o-1", "expectedVersion": 1, "pointer": "/a", "equals": []}, False, "equals"),
-        ({"id": "o-1", "require_present": True, "expected_version": 1}, True, None),
+        ({"id": "o-1", "requirePresent": True}, True, None, None),
+        ({"id": "o-9", "requirePresent": True}, False, "missing", "requirePresent"),
+        ({"id": "o-9", "requireAbsent": True}, True, None, None),
+        ({"id": "o-1", "requireAbsent": True}, False, "present", "requireAbsent"),
+        ({"id": "o-1", "expectedVersion": 1}, True, None, None),
+        ({"id": "o-9", "expectedVersion": 0}, True, None, None),
+        ({"id": "o-1", "expectedVersion": 2}, False, "version", "expectedVersion"),
+        ({"id": "o-1", "pointer": "/a/0", "equals": 1}, True, None, None),
+        ({"id": "o-1", "pointer": "/a/0", "equals": 1.0}, False, "equals", "equals"),
+        ({"id": "o-1", "pointer": "/none", "equals": None}, False, "equals", "equals"),
+        ({"id": "o-1", "pointer": "", "equals": {"a": [1]}}, True, None, None),
+        ({"id": "o-1", "expectedVersion": 1, "pointer": "/a", "equals": []}, False, "equals", "equals"),
+        ({"id": "o-1", "require_present": True, "expected_version": 2}, False, "version", "expectedVersion"),
     ],
 )
-def test_preconditions_decide_over_the_whole_transaction(client, condition, holds, predicate):
+def test_preconditions_decide_over_the_whole_transaction(client, condition, holds, predicate, place):
     run(client, operation("o-1", value={"a": [1]}))
-    answer = run(client, operation("o-2", value={}), preconditions=[{"collection": "orders", **condition}])
+    hold = {"collection": "orders", "id": "o-1", "requirePresent": True, "expectedVersion": 1}
+    answer = run(client, operation("o-2", value={}), preconditions=[hold, hold, {"collection": "orders", **condition}])
     assert answer.status_code == (201 if holds else 409)
     assert (value(client, "o-2") is not None) is holds
     if not holds:
         assert answer.json()["failure"]["predicate"] == predicate
+        assert answer.json()["details"] == {"pointer": f"/preconditions/2/{place}"}
         assert answer.json()["committed"] is False
 
 
@@ -192,6 +196,10 @@ def test_preconditions_decide_over_the_whole_transaction(client, condition, hold
             {"operations": [operation(value={})], "preconditions": [operation(pointer="a", equals=1)]},
             "/preconditions/0/pointer",
         ),
+        (
+            {"operations": [operation(value={})], "preconditions": [operation(pointer="/a~2", equals=1)]},
+            "/preconditions/0/pointer",
+        ),
         ({"operations": [operation(value={})], "fences": [{}]}, "/fences/0/token"),
         ({"operations": [operation(value={})], "fences": [7]}, "/fences/0"),
         ({"operations": [operation(value={})], "more": 1}, "/more"),
@@ -202,6 +210,22 @@ def test_a_transaction_that_is_not_one_is_refused_with_its_pointer(client, body,
     assert (answer.status_code, answer.json()["code"]) == (400, "VALIDATION_ERROR")
     assert answer.json()["details"] == {"pointer": pointer}
     assert client.get("/v1/revision").json()["revision"] == 0
+
+
+@pytest.mark.parametrize(
+    ("second", "pointer"),
+    [
+        (operation("o-2", value={"t": "x" * 1_100_000}), "/operations/1/value"),
+        (operation("o-1", merge={"u": "x" * 600_000}), "/operations/1/merge"),
+    ],
+)
+def test_a_value_that_cannot_be_kept_is_refused_with_its_place_and_never_committed(client, second, pointer):
+    run(client, operation("o-1", value={"t": "x" * 600_000}))
+    answer = run(client, operation("o-3", value={}), second)
+    refusal = answer.json()
+    assert (answer.status_code, refusal["code"], refusal["committed"]) == (422, "VALIDATION_FAILED", False)
+    assert refusal["details"] == {"pointer": pointer}
+    assert client.get("/v1/revision").json()["revision"] == 1
 
 
 def test_ten_thousand_operations_are_one_transaction_and_one_more_is_refused(client):

@@ -9,9 +9,10 @@ import io
 import json
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from django.http import StreamingHttpResponse
+from django.http.response import HttpResponseBase
 
 from apps.http.errors import ApiError
 from apps.http.pages.limits import MAX_EXPORTS
@@ -64,11 +65,18 @@ def begin(
 
 def answer(made: Export, *, form: str, name: str) -> StreamingHttpResponse:
     """Return the export as a file to keep; `name` is ours, without its ending."""
-    return StreamingHttpResponse(
-        made,
-        content_type=TYPES[form],
-        headers={"Cache-Control": "no-store", "Content-Disposition": f'attachment; filename="{name}.{form}"'},
-    )
+    return headed(StreamingHttpResponse(made), form=form, name=name)
+
+
+A = TypeVar("A", bound=HttpResponseBase)
+
+
+def headed(answer: A, *, form: str, name: str) -> A:
+    """Return the answer with the headers of such a file."""
+    answer.headers["Content-Type"] = TYPES[form]
+    answer.headers["Cache-Control"] = "no-store"
+    answer.headers["Content-Disposition"] = f'attachment; filename="{name}.{form}"'
+    return answer
 
 
 def line(row: Mapping[str, Any]) -> bytes:

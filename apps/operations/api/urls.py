@@ -7,8 +7,8 @@ from apps.operations.api import views
 urlpatterns = [
     path("health", views.HealthView.as_view(schema=None), name="health"),
     path("health/ready", views.ReadyView.as_view(schema=None), name="health-ready"),
-    path("ready", views.ready_in_short, name="ready"),
-    path("metrics", views.metrics, name="metrics"),
+    path("ready", views.ReadyInShortView.as_view(schema=None), name="ready"),
+    path("metrics", views.MetricsView.as_view(schema=None), name="metrics"),
     path("v1/health", views.HealthView.as_view(), name="v1-health"),
     path("v1/health/ready", views.ReadyView.as_view(), name="v1-health-ready"),
     path("v1/status", views.StatusView.as_view(), name="status"),

@@ -9,15 +9,12 @@ from typing import Any
 
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse
-from django.views.decorators.http import require_safe
 from rest_framework.request import Request
-from rest_framework.views import APIView
 
 from apps.http import envelope, strict_json
 from apps.http.codes import CODES
 from apps.http.errors import ApiError
-from apps.http.renderers import StrictJSONRenderer
-from apps.keys.views import KeyedRequest, KeyedView
+from apps.keys.views import KeyedRequest, KeyedView, OpenView
 from apps.operations.api import access, described
 from apps.operations.metrics import exposition
 from apps.operations.services.health import Observation, observe
@@ -36,15 +33,7 @@ def answer(document: dict[str, Any], status: int = 200) -> HttpResponse:
     return response
 
 
-class _Open(APIView):
-    """A view for everybody."""
-
-    authentication_classes = []
-    permission_classes = []
-    renderer_classes = [StrictJSONRenderer]
-
-
-class HealthView(_Open):
+class HealthView(OpenView):
     """Liveness."""
 
     @described.health
@@ -64,7 +53,7 @@ class HealthView(_Open):
         )
 
 
-class ReadyView(_Open):
+class ReadyView(OpenView):
     """Readiness."""
 
     @described.ready
@@ -116,29 +105,30 @@ def _reasons(request: HttpRequest, seen: Observation) -> list[dict[str, Any]]:
     return shown
 
 
-@require_safe
-def ready_in_short(request: HttpRequest) -> HttpResponse:
+class ReadyInShortView(OpenView):
     """Readiness as a word, refused with the envelope: for clients that ask before they begin."""
-    try:
-        seen = observe(write=True)
-    except Exception:
-        logger.exception("the readiness check failed")
-        return envelope.response(request, ApiError("STORAGE_UNAVAILABLE", BLOCKED, headers={"Retry-After": "1"}))
-    if not seen.ready:
-        return envelope.response(request, _not_ready(seen))
-    return answer({"status": "ready", "storage": "writable", "authentication": "required", "clock": seen.clock})
+
+    def get(self, request: Request) -> HttpResponse:
+        """Answer 200 when the instance is ready, else 503."""
+        try:
+            seen = observe(write=True)
+        except Exception as error:
+            logger.exception("the readiness check failed")
+            raise ApiError("STORAGE_UNAVAILABLE", BLOCKED, headers={"Retry-After": "1"}) from error
+        if not seen.ready:
+            raise _not_ready(seen)
+        return answer({"status": "ready", "storage": "writable", "authentication": "required", "clock": seen.clock})
 
 
-@require_safe
-def metrics(request: HttpRequest) -> HttpResponse:
+class MetricsView(OpenView):
     """Metrics in Prometheus' text format, for a key with `operator:read` or a caller on this host."""
-    try:
-        access.require_operator(request)
-    except ApiError as error:
-        return envelope.response(request, error)
-    response = HttpResponse(exposition.text(), content_type=exposition.CONTENT_TYPE)
-    response["Cache-Control"] = "no-store"
-    return response
+
+    def get(self, request: Request) -> HttpResponse:
+        """Answer with them all."""
+        access.require_operator(request._request)
+        response = HttpResponse(exposition.text(), content_type=exposition.CONTENT_TYPE)
+        response["Cache-Control"] = "no-store"
+        return response
 
 
 class StatusView(KeyedView):

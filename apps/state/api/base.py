@@ -16,6 +16,7 @@ from apps.state import inputs, reading
 from apps.state.calls import Call
 from apps.state.conditions import entity_tag
 from apps.state.limits import RECORD_BODY_BYTES
+from apps.state.services import position
 from feltdb_engine import Actor
 
 
@@ -43,6 +44,16 @@ class StateView(KeyedView):
             collections=principal.collections,
             require_still_held=request.require_still_held,
         )
+
+    @property
+    def writes(self) -> bool:
+        """Tell whether the request is a write of the store: its refusal says whether it may have happened."""
+        return (self.scopes.get(str(self.request.method)) or "").endswith(":write")
+
+    @staticmethod
+    def position(call: Call) -> int:
+        """Return the position of the state: taken before a read, the answer shows everything up to it."""
+        return position.revision(call).sequence
 
 
 def names(collection: str, record: str) -> tuple[str, str]:

@@ -51,13 +51,14 @@ class SchemaView(StateView):
         "read_contract",
         "Read the contract",
         tag=_TAG,
-        answers={200: Answer("The contract in force.", ref("ContractInfo"), _INFO, ("ETag",))},
+        answers={200: Answer("The contract in force.", ref("ContractInfo"), _INFO, ("FeltDB-Revision", "ETag"))},
         errors=described.STORAGE,
     )
     def get(self, request: KeyedRequest) -> HttpResponse:
         """Return the contract, its revision as the entity tag."""
-        found = contracts.current(self.call(request))
-        return reply(shapes.contract(found), version=found.revision)
+        call = self.call(request)
+        at, found = self.position(call), contracts.current(call)
+        return reply(shapes.contract(found), revision=at, version=found.revision)
 
     @describe(
         "activate_contract",
@@ -72,13 +73,14 @@ class SchemaView(StateView):
         parameters=[described.IF_MATCH, described.IF_NONE_MATCH],
         body=ref("Contract"),
         body_examples={"customers and their orders": _CONTRACT},
-        answers={200: Answer("In force.", ref("ContractInfo"), _INFO, ("ETag",))},
+        answers={200: Answer("In force.", ref("ContractInfo"), _INFO, ("FeltDB-Revision", "ETag"))},
         errors=["CONTRACT_INVALID", "CONTRACT_BROKEN", "CONTRACT_CONFLICT", "IF_MATCH_FAILED", *described.COMMIT],
     )
     def put(self, request: KeyedRequest) -> HttpResponse:
         """Activate the contract."""
-        found = contracts.activate(self.call(request), request.data, conditions.read(request.headers))
-        return reply(shapes.contract(found), version=found.revision)
+        call = self.call(request)
+        found = contracts.activate(call, request.data, conditions.read(request.headers))
+        return reply(shapes.contract(found), revision=self.position(call), version=found.revision)
 
 
 class SchemaPendingView(StateView):
@@ -91,13 +93,14 @@ class SchemaPendingView(StateView):
         "Let go of a contract that was left half way",
         tag=_TAG,
         description="For one whose activation died with its process: what is written is held to it until then.",
-        answers={204: Answer("Gone.")},
+        answers={204: Answer("Gone.", headers=described.READ)},
         errors=["NOT_FOUND", *described.COMMIT],
     )
     def delete(self, request: KeyedRequest) -> HttpResponse:
         """Withdraw it."""
-        contracts.withdraw(self.call(request))
-        return reply(status=204)
+        call = self.call(request)
+        contracts.withdraw(call)
+        return reply(status=204, revision=self.position(call))
 
 
 class SchemaValidateView(StateView):
@@ -115,15 +118,17 @@ class SchemaValidateView(StateView):
         ),
         body=ref("Contract"),
         body_examples={"customers and their orders": _CONTRACT},
-        answers={200: Answer("What it would mean.", ref("ContractCheck"), _CHECKED)},
+        answers={200: Answer("What it would mean.", ref("ContractCheck"), _CHECKED, described.READ)},
         errors=described.STORAGE,
     )
     def post(self, request: KeyedRequest) -> HttpResponse:
         """Check the contract."""
-        found = contracts.check(self.call(request), request.data)
+        call = self.call(request)
+        at, found = self.position(call), contracts.check(call, request.data)
         issues = [] if found.fault is None else [{"pointer": found.fault[0], "message": found.fault[1]}]
         report = found.report or ContractReport(complete=True, checked=0, breaches=())
-        return reply({"valid": not issues, "schema_hash": found.digest, "issues": issues, **shapes.report(report)})
+        said = {"valid": not issues, "schema_hash": found.digest, "issues": issues, **shapes.report(report)}
+        return reply(said, revision=at)
 
 
 class ApplicationView(StateView):

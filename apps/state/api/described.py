@@ -205,7 +205,7 @@ transaction_outcome = describe(
     tag=TAG,
     description="For a client that lost the answer. The `Idempotency-Key` of a single write is such an id too.",
     parameters=[path_parameter("transaction", "The transaction's id, percent-encoded as one segment.")],
-    answers={200: Answer("It was committed.", ref("Outcome"), OUTCOME)},
+    answers={200: Answer("It was committed.", ref("Outcome"), OUTCOME, READ)},
     errors=["NOT_FOUND", "VALIDATION_ERROR", *STORAGE],
 )
 changes = describe(

@@ -5,12 +5,13 @@ Both are open to everybody: they hold no record and no key.
 
 from functools import lru_cache
 
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpResponse
 from django.shortcuts import render
-from django.views.decorators.http import require_safe
 from drf_spectacular.generators import SchemaGenerator
+from rest_framework.request import Request
 
 from apps.http import strict_json
+from apps.keys.views import OpenView
 
 _SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
@@ -24,15 +25,19 @@ def document() -> bytes:
     return strict_json.dumps(SchemaGenerator().get_schema(request=None, public=True))  # type: ignore[no-untyped-call]
 
 
-@require_safe
-def openapi(request: HttpRequest) -> HttpResponse:
-    """Answer with the OpenAPI document."""
-    return HttpResponse(document(), content_type="application/json", headers={"Cache-Control": "no-cache"})
+class DocumentView(OpenView):
+    """The OpenAPI document."""
+
+    def get(self, request: Request) -> HttpResponse:
+        """Answer with the document."""
+        return HttpResponse(document(), content_type="application/json", headers={"Cache-Control": "no-cache"})
 
 
-@require_safe
-def docs(request: HttpRequest) -> HttpResponse:
-    """Answer with the page. Swagger UI writes style attributes, hence the one exception in its policy."""
-    answer = render(request, "state/docs.html")
-    answer.headers["Content-Security-Policy"] = _SECURITY_POLICY
-    return answer
+class PageView(OpenView):
+    """The page to read it."""
+
+    def get(self, request: Request) -> HttpResponse:
+        """Answer with the page. Swagger UI writes style attributes, hence the one exception in its policy."""
+        answer = render(request._request, "state/docs.html")
+        answer.headers["Content-Security-Policy"] = _SECURITY_POLICY
+        return answer

@@ -66,7 +66,8 @@ class EventsView(StateView):
         """Open the stream."""
         wanted = inputs.stream(request.query_params, request.headers)
         if request.method == "HEAD":
-            return HttpResponse(content_type=_MEDIA, headers=_HEADERS)
+            head = self.position(self.call(request))
+            return HttpResponse(content_type=_MEDIA, headers={**_HEADERS, "FeltDB-Revision": str(head)})
         connection = streaming.connection(request._request)
         opened = Stream(self.call(request), wanted, connection.gone)
         connection.stream()

@@ -173,12 +173,14 @@ class IndexView(StateView):
         "Look at an index",
         tag=described.TAG,
         parameters=[described.COLLECTION, _INDEX],
-        answers={200: Answer("The index.", ref("Index"), described.INDEX)},
+        answers={200: Answer("The index.", ref("Index"), described.INDEX, described.READ)},
         errors=["NOT_FOUND", "VALIDATION_ERROR", *described.STORAGE],
     )
     def get(self, request: KeyedRequest, collection: str, index: str) -> HttpResponse:
         """Return the index."""
-        return reply(shapes.index(indexes.find(self.call(request), collection_in(collection), _name(index))))
+        call = self.call(request)
+        at = self.position(call)
+        return reply(shapes.index(indexes.find(call, collection_in(collection), _name(index))), revision=at)
 
     @describe(
         "declare_index",
@@ -192,29 +194,33 @@ class IndexView(StateView):
         body=ref("NewIndex"),
         body_examples={"by status, then by total": {"fields": ["status", "total"]}},
         answers={
-            200: Answer("Declared and complete.", ref("Index"), described.INDEX),
-            202: Answer("Declared, not complete yet.", ref("Index"), {**described.INDEX, "complete": False}),
+            200: Answer("Declared and complete.", ref("Index"), described.INDEX, described.READ),
+            202: Answer(
+                "Declared, not complete yet.", ref("Index"), {**described.INDEX, "complete": False}, described.READ
+            ),
         },
         errors=["INVALID_QUERY", *described.COMMIT],
     )
     def put(self, request: KeyedRequest, collection: str, index: str) -> HttpResponse:
         """Declare the index, or go on building it."""
         fields = asking.index_fields(request.data)
-        done = indexes.declare(self.call(request), collection_in(collection), _name(index), fields)
-        return reply(shapes.index(done), status=200 if done.complete else 202)
+        call = self.call(request)
+        done = indexes.declare(call, collection_in(collection), _name(index), fields)
+        return reply(shapes.index(done), status=200 if done.complete else 202, revision=self.position(call))
 
     @describe(
         "drop_index",
         "Drop an index",
         tag=described.TAG,
         parameters=[described.COLLECTION, _INDEX],
-        answers={204: Answer("Gone.")},
+        answers={204: Answer("Gone.", headers=described.READ)},
         errors=["NOT_FOUND", *described.COMMIT],
     )
     def delete(self, request: KeyedRequest, collection: str, index: str) -> HttpResponse:
         """Drop the index."""
-        indexes.drop(self.call(request), collection_in(collection), _name(index))
-        return reply(status=204)
+        call = self.call(request)
+        indexes.drop(call, collection_in(collection), _name(index))
+        return reply(status=204, revision=self.position(call))
 
 
 def _name(segment: str) -> str:

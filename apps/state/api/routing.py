@@ -8,13 +8,14 @@ from typing import Any
 
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
-from rest_framework.views import APIView
+
+from apps.http.methods import StatedMethods
 
 
-def action(view: type[APIView], *, beside: type[APIView], **named: str) -> Callable[..., HttpResponseBase]:
+def action(view: type[StatedMethods], *, beside: type[StatedMethods], **named: str) -> Callable[..., HttpResponseBase]:
     """Return a view function: `view` for the methods it has, `beside` as the thing so named for all others."""
-    here, there = view.as_view(), beside.as_view()
-    methods = frozenset(name.upper() for name in view.http_method_names if name != "options" and hasattr(view, name))
+    methods, theirs = _methods(view), _methods(beside)
+    here, there = view.as_view(beside=sorted(theirs)), beside.as_view(beside=sorted(methods))
 
     def either(request: HttpRequest, **segments: str) -> HttpResponseBase:
         return here(request, **segments) if request.method in methods else there(request, **segments, **named)
@@ -22,3 +23,7 @@ def action(view: type[APIView], *, beside: type[APIView], **named: str) -> Calla
     function: Any = either
     function.cls, function.beside, function.initkwargs, function.csrf_exempt = view, beside, {}, True
     return either
+
+
+def _methods(view: type[StatedMethods]) -> frozenset[str]:
+    return frozenset(name.upper() for name in view.http_method_names if name != "options" and hasattr(view, name))

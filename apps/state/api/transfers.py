@@ -63,9 +63,10 @@ class ExportView(StateView):
         parameters = request.query_params
         reading.known_parameters(parameters, "collections", "asOf")
         as_of = reading.query_whole(parameters, "asOf", -1, low=0, high=reading.MAX_INTEGER)
-        if request.method == "HEAD":
-            return HttpResponse(content_type=NDJSON, headers=_HEADERS)
         call = self.call(request)
+        if request.method == "HEAD":
+            revision = self.position(call) if as_of < 0 else as_of
+            return HttpResponse(content_type=NDJSON, headers={**_HEADERS, "FeltDB-Revision": str(revision)})
         transfers.enter(transfers.exports, "exports")
         try:
             export = Export(call, collections_named(parameters), None if as_of < 0 else as_of)
@@ -145,7 +146,11 @@ class ImportView(StateView):
         body={"type": "string", "description": "Lines, of any number."},
         body_media=NDJSON,
         body_examples={"one row": '{"collection": "orders", "id": "o-1", "value": {"status": "new"}}\n'},
-        answers={200: Answer("Progress, a line a batch.", ref("ImportLine"), _PROGRESS, media=NDJSON)},
+        answers={
+            200: Answer(
+                "Progress, a line about every second.", ref("ImportLine"), _PROGRESS, described.READ, media=NDJSON
+            )
+        },
         errors=["JSON_TOO_DEEP", "FORBIDDEN", "CONFLICT", "PRECONDITION_FAILED", *described.COMMIT],
     )
     def post(self, request: KeyedRequest) -> HttpResponseBase:
@@ -165,8 +170,10 @@ class ImportView(StateView):
         batches = rows.batches(lines, kind=kind, collection=collection)
         transfers.enter(transfers.imports, "imports")
         try:
-            steps = transfers.run(self.call(request), batches, named)
+            call = self.call(request)
+            steps = transfers.run(call, batches, named)
             first = next(steps, Progress())
+            at = self.position(call)
             if isinstance(first, Stopped):
                 lines.drain(IMPORT_DRAIN_BYTES)
                 raise _refused(first, named)
@@ -174,8 +181,9 @@ class ImportView(StateView):
             transfers.imports.release()
             raise
         streaming.connection(request._request).stream()
-        answer = _Progress(first, steps, lines, import_id=named, request_id=request.request_id)
-        return StreamingHttpResponse(answer, content_type=NDJSON, headers=_HEADERS)
+        told = _Progress(first, steps, lines, import_id=named, request_id=request.request_id)
+        headers = {**_HEADERS, "FeltDB-Revision": str(at)}
+        return StreamingHttpResponse(told, content_type=NDJSON, headers=headers)
 
 
 class _Progress:

@@ -41,8 +41,8 @@ urlpatterns = [
     path("schema/validate", contracts.SchemaValidateView.as_view(), name="schema-validate"),
     path("schema/pending", contracts.SchemaPendingView.as_view(), name="schema-pending"),
     path("application", contracts.ApplicationView.as_view(), name="application"),
-    path("openapi.json", documents.openapi, name="openapi"),
-    path("docs", documents.docs, name="docs"),
+    path("openapi.json", documents.DocumentView.as_view(schema=None), name="openapi"),
+    path("docs", documents.PageView.as_view(schema=None), name="docs"),
 ]
 
 aliases = [

@@ -152,7 +152,9 @@ class TransactionView(StateView):
     def get(self, request: KeyedRequest, transaction: str) -> HttpResponse:
         """Return the outcome of a transaction id."""
         named = reading.transaction_id(transaction, field="id")
-        return reply(shapes.outcome(transactions.outcome(self.call(request), named)))
+        call = self.call(request)
+        at = self.position(call)
+        return reply(shapes.outcome(transactions.outcome(call, named)), revision=at)
 
 
 class ChangesView(StateView):

@@ -13,7 +13,13 @@ from apps.state.services.committing import commit
 from apps.state.services.doors import may_read, may_write
 from apps.state.stores import store
 from feltdb_engine import CommitResult
-from feltdb_engine.errors import FenceBroken, IdempotencyConflict, InvalidQuery, PreconditionFailed, RecordNotFound
+from feltdb_engine.errors import (
+    FenceBroken,
+    IdempotencyConflict,
+    InvalidQuery,
+    PreconditionFailed,
+    RecordNotFound,
+)
 from feltdb_engine.fences import parse
 
 # The reference names what was found, not what was asked for.
@@ -24,8 +30,8 @@ def run(call: Call, wanted: Transaction) -> CommitResult:
     """Commit the transaction, whole or not at all.
 
     Without an id of the client's it gets one here, so that its outcome can always be asked for. Raises
-    PRECONDITION_FAILED and FENCE_BROKEN with `failure` and `committed: false`, IDEMPOTENCY_CONFLICT, COMMIT_UNKNOWN
-    and the engine's refusals.
+    PRECONDITION_FAILED and FENCE_BROKEN with `failure`, the pointer of what did not hold and `committed: false`,
+    IDEMPOTENCY_CONFLICT, COMMIT_UNKNOWN and the engine's refusals.
     """
     for mutation in wanted.mutations:
         may_write(call, mutation.collection)
@@ -45,16 +51,20 @@ def run(call: Call, wanted: Transaction) -> CommitResult:
             value_at=lambda at: _value_at(wanted.mutations[at].kind, at),
         )
     except PreconditionFailed as error:
-        details = dict(error.details)
-        raise _refused({**details, "predicate": _FOUND.get(details["predicate"], details["predicate"])}) from error
+        failure = dict(error.details)
+        predicate, place = failure["predicate"], _place(failure.pop("pointer"), wanted, failure["predicate"])
+        raise _refused({**failure, "predicate": _FOUND.get(predicate, predicate)}, place) from error
     except RecordNotFound as error:
-        raise _refused({"predicate": "missing", **error.details}) from error
+        failure = dict(error.details)
+        place = _place(failure.pop("pointer"), wanted, "merge")
+        raise _refused({"predicate": "missing", **failure}, place) from error
     except InvalidQuery as error:  # a fence that is no token of this store
         raise invalid(error.message, pointer=error.details["pointer"]) from error
     except FenceBroken as error:
         raise ApiError(
             "FENCE_BROKEN",
             "What the transaction rests on has changed since it was read; read again and decide again.",
+            details={"pointer": f"/fences/{error.details['fence']}"},
             committed=False,
             failure=_broken(error.details),
         ) from error
@@ -80,6 +90,15 @@ def _value_at(kind: str, at: int) -> str:
     return f"/operations/{at}{names.get(kind, '/value')}"
 
 
+_MEMBERS = {"version": "/expectedVersion", "absent": "/requireAbsent", "merge": "/merge"}
+
+
+def _place(pointer: str, wanted: Transaction, asked: str) -> str:
+    """Return the place in the request of the precondition or mutation that the engine names."""
+    _, kind, number = pointer.split("/")
+    return wanted.places[int(number)] if kind == "preconditions" else f"/operations/{number}{_MEMBERS[asked]}"
+
+
 def _broken(details: dict[str, Any]) -> dict[str, Any]:
     """Say it as other failures are said: `predicate` names the kind, so the place of a broken one is `condition`."""
     said = {("condition" if name == "predicate" else name): value for name, value in details.items()}
@@ -94,12 +113,13 @@ def _may_read_fenced(call: Call, fences: tuple[str, ...], store_id: str) -> None
             may_read(call, collection.decode())
 
 
-def _refused(failure: dict[str, Any]) -> ApiError:
+def _refused(failure: dict[str, Any], place: str) -> ApiError:
     if "collection" in failure and "id" in failure:
         failure["key"] = f"{failure['collection']}:{failure['id']}"
     return ApiError(
         "PRECONDITION_FAILED",
         "The transaction was refused: a record is not as it asks for.",
+        details={"pointer": place},
         committed=False,
         failure=failure,
     )

@@ -122,7 +122,7 @@ def run(call: Call, batches: Iterator[Batch], import_id: str) -> Iterator[Progre
             yield Stopped(row=bad.row, refusal=bad.refusal)
             return
         except (ApiError, EngineError) as error:
-            yield Stopped(row=_row_of(batch, error), refusal=refusal(error))
+            yield Stopped(row=_row_of(batch, error), refusal=_in_row(refusal(error)))
             return
         yield done
 
@@ -163,3 +163,12 @@ def _row_of(batch: Batch, error: ApiError | EngineError) -> int:
     if parts[1:2] == ["mutations"] and parts[2].isdigit():
         return batch.rows[min(int(parts[2]), len(batch.rows) - 1)]
     return batch.rows[0]
+
+
+def _in_row(refused: ApiError) -> ApiError:
+    """Return the refusal with its pointer into the row, as it was sent, where it has one into the batch."""
+    pointer = refused.details.get("pointer") if isinstance(refused.details, dict) else None
+    if pointer is not None:
+        parts = pointer.split("/")
+        refused.details = {**refused.details, "pointer": "/".join(["", *parts[3:]])}
+    return refused

@@ -8,7 +8,7 @@ from rest_framework.response import Response
 
 from apps.http.errors import ApiError
 from apps.http.openapi import Answer, Schema, add_schemas, describe, query_parameter, ref
-from apps.http.pages.exporting import NDJSON, answer
+from apps.http.pages.exporting import answer, headed
 from apps.keys import paging
 from apps.keys.audit import exporting, limits, reading
 from apps.keys.audit.models import AuditEvent
@@ -108,7 +108,7 @@ class AuditExport(KeyedView):
         """Answer 200 with the stream; 503 while as many are under way as may be."""
         filters = filters_of(request)
         if request.method == "HEAD":
-            return HttpResponse(content_type=NDJSON)
+            return headed(HttpResponse(), form="ndjson", name="audit")
         lines = exporting.begin(request.principal, filters, form="ndjson", target="/v1/audit/export")
         return answer(lines, form="ndjson", name="audit")
 

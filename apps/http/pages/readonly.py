@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from django.contrib import admin
+from django.core.exceptions import PermissionDenied
 from django.db.models import Model, QuerySet
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotAllowed
 
@@ -28,6 +29,12 @@ class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg] # not generic a
     show_full_result_count = False
     paginator = CappedPaginator
     empty_value_display = "none"
+
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        """Show the list. What is sent to it by somebody who is offered no action there is refused, not passed over."""
+        if request.method == "POST" and not self.get_actions(request):
+            raise PermissionDenied
+        return super().changelist_view(request, extra_context)
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         """Never."""

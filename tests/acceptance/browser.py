@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import ConsoleMessage, Page, Request, Response, sync_playwright
+from playwright.sync_api import ConsoleMessage, Page, Request, Response, expect, sync_playwright
 
 from demo.instance import ROOT
 
@@ -22,6 +22,9 @@ ARGUMENTS = [
     "--disable-component-update",
     "--disable-sync",
 ]
+PATIENCE_MS = 60_000
+"""How long a page is given to show something: many of its live beats, on a machine that does much else."""
+
 WIDTHS = (1280, 390)
 SCHEMES = ("light", "dark")
 
@@ -65,7 +68,10 @@ class Browser:
             self.page.set_viewport_size({"width": width, "height": 900})
             for scheme in SCHEMES:
                 self.page.emulate_media(color_scheme=scheme)
-                self.page.screenshot(path=SCREENSHOTS / f"{name}-{width}-{scheme}.png", full_page=True)
+                picture = SCREENSHOTS / f"{name}-{width}-{scheme}.png"
+                # Hiding the caret would style the fields for a moment, and a live part replaced in that very moment
+                # takes the style over by script, which the page's policy rightly refuses.
+                self.page.screenshot(path=picture, full_page=True, caret="initial")
                 if width == WIDTHS[0]:
                     self.examine(f"{name}, {scheme}")
             overflow = self.page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
@@ -91,11 +97,12 @@ def browser(*, javascript: bool = True) -> Iterator[Browser]:
     """Start a browser of its own and end it."""
     executable = shutil.which("chromium")
     assert executable, "chromium is missing; run scripts/install-chromium"
+    expect.set_options(timeout=PATIENCE_MS)
     with sync_playwright() as playwright:
         chromium = playwright.chromium.launch(executable_path=executable, args=ARGUMENTS)
         try:
             context = chromium.new_context(java_script_enabled=javascript, reduced_motion="reduce")
-            context.set_default_timeout(15_000)
+            context.set_default_timeout(PATIENCE_MS)
             yield Browser(context.new_page())
         finally:
             chromium.close()

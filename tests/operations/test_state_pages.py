@@ -11,6 +11,7 @@ import pytest
 from django.test import Client
 
 from apps.triggers import services as triggers
+from apps.triggers.models import Trigger
 from apps.workloads import services
 from apps.workloads.clock import now_ms
 from apps.workloads.commands import Failure
@@ -124,6 +125,11 @@ def test_the_walk_goes_from_a_change_through_trigger_and_work_to_what_it_wrote_a
     made = text(console.get(f"/admin/changes/workload/{work.workload_id}/"))
     assert f"sequence={wrote}&" in made and f"sequence={source}&" in made and "bills:1" in made
     assert "other:1" not in made
+    trigger = Trigger.objects.get(trigger_id="on-order")
+    decision = f"/admin/triggers/trigger/{trigger.pk}/why/?change={world.store.head().instance_id}%3A{source}"
+    assert f'href="{decision}"' in forward and f'href="{decision}"' in made
+    explained = text(console.get(decision))
+    assert "It fired" in explained and f"sequence={source}&" in explained and work.workload_id in explained
     back = text(console.get(f"/admin/changes/change/?sequence={wrote}"))
     assert work.workload_id in back and f"sequence={source}&" in back
     assert "No work came of it" in back
@@ -136,6 +142,8 @@ def test_a_change_tells_of_triggers_that_made_no_work_and_of_what_stands_aside(c
     world.evaluate()
     page = text(console.get(f"/admin/changes/change/?sequence={source}"))
     assert "it made no work" in page and "picky" in page and "No work came of it" in page
+    (decision,) = re.findall(r'href="(/admin/triggers/trigger/\d+/why/[^"]+)"', page)
+    assert "the predicate does not hold" in text(console.get(decision))
 
 
 def test_what_a_work_wrote_is_looked_for_in_bounded_steps(

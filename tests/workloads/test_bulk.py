@@ -26,7 +26,7 @@ from tests.workloads.bulk_orders import carry_out, claimed
 
 NAMESPACE = "test"
 MANY = 1_000
-"""As many, and more, with real processes, are in `tests/acceptance/test_console.py`."""
+"""As many, and more, with real processes, are in `tests/acceptance/journey/many.py`."""
 
 
 @pytest.fixture

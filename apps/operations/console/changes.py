@@ -165,7 +165,13 @@ def work(site: AdminSite, request: HttpRequest, workload_id: str) -> HttpRespons
             now_ms=context["now_ms"],
             until=soon(),
         )
-        return {"work": found, "source": source, "source_change": _kept(opened, source), "written": written}
+        return {
+            "work": found,
+            "source": source,
+            "source_change": _kept(opened, source),
+            "fired": provenance.trigger_of(found),
+            "written": written,
+        }
 
     return answer(site, request, "console/work_provenance.html", workload_id, read)
 

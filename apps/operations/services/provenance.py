@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from apps.triggers.evaluation.compiled import idempotency_key
 from apps.triggers.models import Trigger, TriggerQuarantine, TriggerReplay
 from apps.workloads import identity
+from apps.workloads.commands import BY_CHANGE
 from apps.workloads.models import Attempt, Workload
 from feltdb_engine import Operation, Store
 from feltdb_engine.model import Cursor
@@ -125,6 +126,13 @@ def _work_id(trigger: Trigger, operation: Operation, replay: int, by_content: bo
         requester_id=trigger.requested_by_id,
         key=idempotency_key(trigger.trigger_id, operation, replay=replay, by_content=by_content),
     )
+
+
+def trigger_of(work: Workload) -> Trigger | None:
+    """Return the trigger that a change made the work by, None where no change did."""
+    if not work.trigger.startswith(BY_CHANGE):
+        return None
+    return Trigger.objects.filter(namespace=work.namespace, trigger_id=work.trigger.removeprefix(BY_CHANGE)).first()
 
 
 def source_of(key: str) -> Source | None:

@@ -81,7 +81,8 @@ class TriggerPages(ActingAdmin):
         status = 200
         if change:
             try:
-                context["result"] = services.explain(trigger.namespace, trigger.trigger_id, change)
+                context["result"] = found = services.explain(trigger.namespace, trigger.trigger_id, change)
+                context["sequence"] = found["change"]["source_change_id"].rpartition(":")[2]
             except ApiError as refused:
                 context["refusal"], status = refused.message, refused.status
         return self._answer(request, trigger, "why", f"Why did {trigger.trigger_id} not fire?", context, status)

@@ -13,9 +13,17 @@ _FORM = re.compile(r"(?!ff)([0-9a-f]{2})-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a
 _VERSION = "00"
 
 
+MAX_CHARS = 55
+"""Of what is kept."""
+
+
 def parent(meta: Mapping[str, Any]) -> str | None:
     """Return the `traceparent` of a request's `META`, None where there is none or it is not one."""
-    given: str | None = meta.get("HTTP_TRACEPARENT")
+    return kept(meta.get("HTTP_TRACEPARENT"))
+
+
+def kept(given: str | None) -> str | None:
+    """Return what is kept of a `traceparent`, None where it is none."""
     if given is None:
         return None
     found = _FORM.fullmatch(given)

@@ -82,6 +82,10 @@ class Context(Protocol):
         """Which attempt this is, counted from 1: the fencing token."""
 
     @property
+    def traceparent(self) -> str | None:
+        """The place in a trace (W3C Trace Context) of the request or change that made the work, for calls it makes."""
+
+    @property
     def deadline_at_ms(self) -> int | None:
         """When the attempt will be timed out, in milliseconds since 1970; None for never."""
 

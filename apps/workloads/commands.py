@@ -115,7 +115,8 @@ class CreateWorkload:
     `trigger` says in words where the request came from. `not_before_at_ms` is the earliest instant of the first
     claim. `authorization_snapshot` is a grant; its subject, tenant and application must be the request's own.
     `grant_id` names the grant the work runs under once that is settled (`services/authority.py`); "" is the
-    instance's own work.
+    instance's own work. `traceparent` is the caller's place in a trace (W3C Trace Context); two requests that differ
+    in nothing else are the same.
     """
 
     namespace: str
@@ -139,6 +140,7 @@ class CreateWorkload:
     approval: ApprovalPolicy | None = None
     authorization_snapshot: Mapping[str, JSON] | None = None
     grant_id: str = ""
+    traceparent: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -201,6 +203,7 @@ class Claim:
     trigger: str
     capability_snapshot: tuple[str, ...]
     connection_scopes: tuple[str, ...]
+    traceparent: str | None
     input: JSON
     timeouts: Mapping[str, int]
     claimed_at_ms: int
@@ -210,12 +213,6 @@ class Claim:
     def trigger_id(self) -> str | None:
         """Return the state trigger whose change made the work, if one did."""
         return self.trigger.removeprefix(BY_CHANGE) if self.trigger.startswith(BY_CHANGE) else None
-
-    @property
-    def traceparent(self) -> str | None:
-        """Return the place in a trace of the change that made the work, if it had one."""
-        provenance = self.input.get("provenance") if self.trigger_id and isinstance(self.input, dict) else None
-        return provenance.get("traceparent") if isinstance(provenance, dict) else None
 
     @property
     def fence(self) -> "Fence":

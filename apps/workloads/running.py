@@ -56,6 +56,11 @@ class Running:
         return self.claim.fencing_token
 
     @property
+    def traceparent(self) -> str | None:
+        """The place in a trace of what made the work."""
+        return self.claim.traceparent
+
+    @property
     def deadline_at_ms(self) -> int | None:
         """When the attempt will be timed out."""
         length = self.claim.timeouts.get("execution_ms")

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from apps.http import trace
 from apps.triggers import contract, limits
 from apps.triggers.contract import Change, Decision, Terms
 from apps.triggers.definition import Definition, of_trigger
@@ -124,6 +125,7 @@ def work_for(
         retry_policy=definition.retry_policy,
         timeouts=definition.timeouts,
         not_before_at_ms=not_before_at_ms,
+        traceparent=trace.kept(operation.actor.traceparent),
     )
 
 

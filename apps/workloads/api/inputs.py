@@ -80,7 +80,7 @@ def subject_of(principal: Principal) -> Subject:
     return Subject(kind=principal.subject.kind.lower(), id=principal.subject.id)  # type: ignore[arg-type]
 
 
-def create(data: Any, *, namespace: str, principal: Principal) -> CreateWorkload:
+def create(data: Any, *, namespace: str, principal: Principal, traceparent: str | None = None) -> CreateWorkload:
     """Return the request for work. Whoever calls is who requests, whatever the body says."""
     body = CREATE.read(data)
     if body.get("tenant_id", namespace) != namespace:
@@ -91,7 +91,9 @@ def create(data: Any, *, namespace: str, principal: Principal) -> CreateWorkload
         raise ApiError(
             "VALIDATION_ERROR", f"Only a state trigger's work begins with {BY_CHANGE}.", details={"pointer": "/trigger"}
         )
-    return CreateWorkload(namespace=namespace, requested_by=subject_of(principal), **wanted.members(body))
+    return CreateWorkload(
+        namespace=namespace, requested_by=subject_of(principal), traceparent=traceparent, **wanted.members(body)
+    )
 
 
 def acting_worker(body: Mapping[str, Any], principal: Principal) -> str:

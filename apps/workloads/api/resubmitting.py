@@ -4,6 +4,7 @@ from typing import Any
 
 from rest_framework.response import Response
 
+from apps.http import trace
 from apps.http.addresses import location
 from apps.http.openapi import Answer, add_schemas, describe, ref
 from apps.keys.views import KeyedRequest, KeyedView
@@ -66,6 +67,7 @@ class ResubmitView(KeyedView):
             idempotency_key=body["idempotency_key"],
             edits=wanted.members({name: body[name] for name in _EDITABLE if name in body}),
             now_ms=now_ms(),
+            traceparent=trace.parent(request.META),
         )
         made = admission.workload.workload_id
         headers = {**location("workloads", made), **({} if admission.created else shapes.REPLAYED)}

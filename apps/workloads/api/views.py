@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from rest_framework.response import Response
 
-from apps.http import budget, stopping
+from apps.http import budget, stopping, trace
 from apps.http.addresses import location
 from apps.keys.views import KeyedRequest, KeyedView
 from apps.state import cursors
@@ -50,7 +50,10 @@ class WorkloadsView(KeyedView):
     @described.create_workload
     def post(self, request: KeyedRequest) -> Response:
         """Create work, or give what the same request made before."""
-        command = inputs.create(request.data, namespace=request.namespace, principal=request.principal)
+        traceparent = trace.parent(request.META)
+        command = inputs.create(
+            request.data, namespace=request.namespace, principal=request.principal, traceparent=traceparent
+        )
         admission = services.admit(command, now_ms=now_ms(), by=request.principal)
         workload_id = admission.workload.workload_id
         headers = {**location("workloads", workload_id), **({} if admission.created else shapes.REPLAYED)}

@@ -25,6 +25,7 @@ class ChildContext:
         self.workload_id: str = told["workload_id"]
         self.namespace: str = told["namespace"]
         self.attempt: int = told["attempt"]
+        self.traceparent: str | None = told["traceparent"]
         self.deadline_at_ms: int | None = told["deadline_at_ms"]
 
     def _ask(self, what: str, **members: Any) -> Any:

@@ -112,6 +112,7 @@ def _order(input: JSON, context: Context) -> dict[str, Any]:
         "workload_id": context.workload_id,
         "namespace": context.namespace,
         "attempt": context.attempt,
+        "traceparent": context.traceparent,
         "deadline_at_ms": context.deadline_at_ms,
     }
 

@@ -18,6 +18,7 @@ from operator import or_
 from django.db import models
 from django.db.models import F, Q
 
+from apps.http import trace
 from apps.workloads import limits
 from apps.workloads.fields import JSONText
 from apps.workloads.machine import targets
@@ -229,6 +230,7 @@ class Request(models.Model):
     approval = JSONText(null=True)
     not_before_at_ms = models.BigIntegerField(null=True)
     authorization_snapshot = JSONText(null=True)
+    traceparent = models.CharField(max_length=trace.MAX_CHARS, null=True)  # noqa: DJ001 - absent, not empty
     input_hash = models.CharField(max_length=64)
     input = JSONText()
 

@@ -233,6 +233,7 @@ def _request(row: Prepared, workload: Workload) -> Request:
         approval=None if command.approval is None else command.approval.as_json(),
         not_before_at_ms=command.not_before_at_ms,
         authorization_snapshot=command.authorization_snapshot,
+        traceparent=command.traceparent,
         input_hash=row.input_hash,
         input=Text(row.input_text),
     )

@@ -252,6 +252,7 @@ def _claim(row: Workload, lane: Lane, request: Request) -> Claim:
         trigger=row.trigger,
         capability_snapshot=tuple(lane.capabilities),
         connection_scopes=tuple(request.connection_scopes),
+        traceparent=request.traceparent,
         input=request.input,
         timeouts=row.timeouts or {},
         claimed_at_ms=row.claimed_at_ms,

@@ -25,6 +25,7 @@ def resubmit(
     idempotency_key: str,
     edits: Mapping[str, Any],
     now_ms: int,
+    traceparent: str | None = None,
 ) -> Admission:
     """Make new work of what was asked for in work that has ended, with `edits` (members of `CreateWorkload`) changed.
 
@@ -38,7 +39,7 @@ def resubmit(
     asked = _asked(row, Request.objects.get(pk=row.pk), requested_by, idempotency_key)
     if edits.get("definition_id", row.definition_id) != row.definition_id:
         asked = replace(asked, capability_snapshot=frozenset())  # what the old definition needed
-    return admit(replace(asked, **edits), now_ms=now_ms, by=by)
+    return admit(replace(asked, traceparent=traceparent, **edits), now_ms=now_ms, by=by)
 
 
 def _asked(row: Workload, request: Request, requested_by: Subject, idempotency_key: str) -> CreateWorkload:

@@ -47,7 +47,8 @@ def webhook(input: JSON, context: Context) -> JSON:
             body=body,
         )
         plain = {"Content-Type": "application/json", "User-Agent": "FeltDB"}
-        answer = sending.post(target, body, {**plain, **headers}, timeout_s=timeout_ms / 1000)
+        traced = {"traceparent": context.traceparent} if context.traceparent else {}
+        answer = sending.post(target, body, {**plain, **traced, **headers}, timeout_s=timeout_ms / 1000)
     except TargetRefused as error:
         raise Failed("webhook_target_refused", str(error), effect="none") from error
     except NotSent as error:

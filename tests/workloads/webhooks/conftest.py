@@ -26,6 +26,7 @@ class Ctx:
 
     workload_id = "workload_000000000000000000000007"
     namespace = NAMESPACE
+    traceparent = None
 
     def __init__(self, cancelled=False):
         self._cancelled = cancelled

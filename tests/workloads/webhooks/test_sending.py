@@ -46,6 +46,14 @@ def test_a_message_is_signed_as_standard_webhooks_verifies_it(receiver):
             Webhook(other[0]).verify(raw, headers)
 
 
+def test_a_message_carries_the_place_in_a_trace_that_its_work_has(receiver):
+    traced = Ctx()
+    traced.traceparent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+    for context in (Ctx(), traced):
+        webhook({"url": receiver.url("/200/a"), "body": {}}, context)
+    assert [headers.get("traceparent") for _, headers, _ in receiver.taken] == [None, traced.traceparent]
+
+
 def test_while_secrets_are_exchanged_both_verify(receiver, settings):
     settings.WEBHOOK_SECRETS = ["the new one, long enough to be", "the old one, long enough to be"]
     webhook({"url": receiver.url(), "body": None}, Ctx())

@@ -12,7 +12,7 @@ from enum import Enum
 from typing import Any, TypeAlias, TypeVar
 
 from django.core.exceptions import ObjectDoesNotExist
-from django.db import connection
+from django.db import DEFAULT_DB_ALIAS, connection
 from django.db.models import Field, Model
 from django.db.models.base import ModelState
 
@@ -36,7 +36,10 @@ def fetch(
         suffix += " FOR UPDATE SKIP LOCKED"
     with connection.cursor() as cursor:
         cursor.execute(_select(model, shape, suffix), [*_flat(equals.values()), *parameters])
-        found = cursor.fetchall()
+        return _instances(model, cursor.fetchall())
+
+
+def _instances(model: type[M], found: Iterable[Sequence[Any]]) -> list[M]:
     names, texts = _names(model), _text_places(model)
     made = []
     for row in found:
@@ -47,12 +50,27 @@ def fetch(
     return made
 
 
+def new(model: type[M], **values: Any) -> M:
+    """Return a row to be inserted, with the columns given and the defaults of the others.
+
+    By column (`lane_id`), not by relation. Django's own way looks at each field and asks who listens.
+    """
+    row = model.__new__(model)
+    blank = _blank(model)
+    row.__dict__.update(blank)
+    row.__dict__.update(values)
+    if len(row.__dict__) != len(blank):
+        raise TypeError(f"{model.__name__} has no column {', '.join(sorted(values.keys() - blank.keys()))}")
+    row._state = ModelState()
+    return row
+
+
 def _saved(model: type[M], names: Iterable[str], values: Iterable[Any]) -> M:
     """Return the instance of a row of which every column was read. Django's own way looks at each field once more."""
     row = model.__new__(model)
     row.__dict__.update(zip(names, values, strict=True))
-    row._state = ModelState()
-    row._state.adding, row._state.db = False, connection.alias
+    state = row._state = ModelState()
+    state.adding, state.db = False, DEFAULT_DB_ALIAS
     return row
 
 
@@ -79,6 +97,16 @@ def update(model: type[Model], changes: Mapping[str, Any], **guards: Any) -> boo
         return bool(cursor.rowcount)
 
 
+def updated(model: type[M], changes: Mapping[str, Any], **guards: Any) -> list[M]:
+    """Set columns where the guards hold; returns the rows hit as they are now, like `fetch`."""
+    shape = tuple((name, _shape(value)) for name, value in guards.items())
+    values = [_prepared(model, name, value) for name, value in changes.items()]
+    statement = f"{_update(model, tuple(changes), shape)} RETURNING {_columns(model)}"
+    with connection.cursor() as cursor:
+        cursor.execute(statement, [*values, *_flat(guards.values())])
+        return _instances(model, cursor.fetchall())
+
+
 def update_each(model: type[Model], ids: Sequence[int], changes: Mapping[str, Any], **guards: Any) -> set[int]:
     """Set the same columns in each of the rows where the guards hold; returns the ids of the rows hit."""
     shape = tuple((name, _shape(value)) for name, value in {"id": list(ids), **guards}.items())
@@ -95,10 +123,8 @@ def insert(rows: Sequence[Model]) -> None:
     for at in range(0, len(rows), 100):
         batch = rows[at : at + 100]
         model = type(batch[0])
-        names = _written(model)
-        values = [_prepared(model, name, getattr(row, name)) for row in batch for name in names]
         with connection.cursor() as cursor:
-            cursor.execute(_insert(model, len(batch)), values)
+            cursor.execute(_insert(model, len(batch)), _values(model, batch))
 
 
 def insert_named(rows: Sequence[M], name: str) -> None:
@@ -106,13 +132,13 @@ def insert_named(rows: Sequence[M], name: str) -> None:
     for at in range(0, len(rows), 100):
         batch = rows[at : at + 100]
         model = type(batch[0])
-        values = [_prepared(model, column, getattr(row, column)) for row in batch for column in _written(model)]
         with connection.cursor() as cursor:
-            cursor.execute(f"{_insert(model, len(batch))} RETURNING {_column(model, name)}, id", values)
+            statement = f"{_insert(model, len(batch))} RETURNING {_column(model, name)}, id"
+            cursor.execute(statement, _values(model, batch))
             keys = dict(cursor.fetchall())
         for row in batch:
             row.pk = keys[getattr(row, name)]
-            row._state.adding, row._state.db = False, connection.alias
+            row._state.adding, row._state.db = False, DEFAULT_DB_ALIAS
 
 
 def copied(row: M) -> M:
@@ -152,6 +178,21 @@ def _prepared(model: type[Model], name: str, value: Any) -> Any:
     return _plain(value) if field is None else field.get_prep_value(value)
 
 
+def _values(model: type[Model], rows: Iterable[Model]) -> list[Any]:
+    """Return what is written of each row, column by column."""
+    flat: list[Any] = []
+    for row in rows:
+        columns = row.__dict__
+        for name, field in _writers(model):
+            value = columns[name]
+            if field is not None:
+                value = field.get_prep_value(value)
+            elif isinstance(value, Enum):
+                value = value.value
+            flat.append(value)
+    return flat
+
+
 @functools.cache
 def _fields(model: type[Model]) -> "tuple[Field[Any, Any], ...]":
     return tuple(model._meta.concrete_fields)
@@ -165,6 +206,21 @@ def _names(model: type[Model]) -> list[str]:
 @functools.cache
 def _written(model: type[Model]) -> list[str]:
     return [field.attname for field in _fields(model) if field is not model._meta.auto_field]
+
+
+@functools.cache
+def _writers(model: type[Model]) -> list[tuple[str, JSONText | None]]:
+    return [(name, _json_fields(model).get(name)) for name in _written(model)]
+
+
+@functools.cache
+def _blank(model: type[Model]) -> dict[str, Any]:
+    """Return the default of each column, and the place where Django keeps an instance's state."""
+    fields = _fields(model)
+    called = [field.attname for field in fields if field.has_default() and callable(field.default)]
+    if called:
+        raise TypeError(f"{model.__name__} makes its defaults anew each time: {', '.join(called)}")
+    return {field.attname: field.get_default() for field in fields} | {"_state": None}
 
 
 @functools.cache
@@ -182,13 +238,17 @@ def _column(model: type[Model], attname: str) -> str:
     return f'"{next(field.column for field in _fields(model) if field.attname == attname)}"'
 
 
+@functools.cache
+def _columns(model: type[Model]) -> str:
+    return ", ".join(_column(model, name) for name in _names(model))
+
+
 # S608: the texts are made of names from our own models alone; values are always parameters.
 
 
 @functools.cache
 def _select(model: type[Model], shape: _Shape, suffix: str) -> str:
-    columns = ", ".join(_column(model, name) for name in _names(model))
-    return f'SELECT {columns} FROM "{model._meta.db_table}" WHERE {_where(model, shape)} {suffix}'  # noqa: S608
+    return f'SELECT {_columns(model)} FROM "{model._meta.db_table}" WHERE {_where(model, shape)} {suffix}'  # noqa: S608
 
 
 @functools.cache

@@ -3,10 +3,11 @@
 import pytest
 from django.core.exceptions import ObjectDoesNotExist
 from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from apps.workloads import services, statements
-from apps.workloads.commands import ClaimNext, Completion
-from apps.workloads.models import Dependency, Event, Request, Workload
+from apps.workloads.commands import ClaimNext, Completion, Timeouts
+from apps.workloads.models import Attempt, Dependency, Event, Request, Workload
 from tests.workloads.conftest import NAMESPACE
 
 pytestmark = pytest.mark.django_db
@@ -72,3 +73,33 @@ def test_one_lifecycle_takes_a_bounded_number_of_statements(make_work, clock, dj
         (claim,) = services.claim_next(asked, now_ms=clock.ms)
         services.start(claim.fence, now_ms=clock.ms)
         services.complete(claim.fence, Completion(result_id="r", output=1), now_ms=clock.ms)
+
+
+def test_a_new_row_is_the_row_django_makes_and_a_column_that_is_none_is_refused():
+    given = {"workload_id": 7, "namespace": NAMESPACE, "number": 1, "claim_id": "c"}
+    ours, theirs = statements.new(Attempt, **given), Attempt(**given)
+    names = [field.attname for field in Attempt._meta.concrete_fields]
+    assert [getattr(ours, name) for name in names] == [getattr(theirs, name) for name in names]
+    assert ours._state.adding and ours._state.db is None
+    with pytest.raises(TypeError, match="Attempt has no column workload"):
+        statements.new(Attempt, workload=7)
+
+
+def test_rows_updated_come_back_as_they_are_now_and_none_where_a_guard_does_not_hold(make_work):
+    work = make_work(timeouts=Timeouts(overall_ms=9_000))
+    assert statements.updated(Workload, {"priority": 9}, id=work.pk, fencing_token=work.fencing_token + 1) == []
+    (row,) = statements.updated(Workload, {"priority": 9}, id=work.pk, worker_id=None)
+    stored = Workload.objects.get(pk=work.pk)
+    assert (row.priority, row.timeouts, row.state) == (9, {"overall_ms": 9_000}, stored.state)
+
+
+def test_a_success_reads_only_the_work_and_writes_it_its_history_its_attempt_and_its_result(make_work, run, clock):
+    held = run(make_work())
+    with CaptureQueriesContext(connection) as asked:
+        services.complete(held.fence, Completion(result_id="r", output=1), now_ms=clock.ms)
+    words = [
+        each["sql"].split()[0]
+        for each in asked
+        if each["sql"].split()[0] not in ("BEGIN", "COMMIT", "SAVEPOINT", "RELEASE")
+    ]
+    assert words == ["SELECT", "UPDATE", "INSERT", "SELECT", "UPDATE", "INSERT"]

@@ -147,9 +147,10 @@ def _insert(batch: list[Prepared], now_ms: int) -> dict[str, Workload]:
     statements.insert([_event(row, rows[row.workload_id], now_ms) for row in batch])
     statements.insert(
         [
-            Dependency(
-                child=rows[child],
-                parent=parent,
+            statements.new(
+                Dependency,
+                child_id=rows[child].pk,
+                parent_id=parent.pk,
                 namespace=parent.namespace,
                 required_state=required,
                 met_at_ms=met_at_ms,
@@ -193,13 +194,14 @@ def _find_lanes(wanted: dict[tuple[str, str], CreateWorkload]) -> dict[tuple[str
 
 def _workload(row: Prepared, lane: Lane, now_ms: int) -> Workload:
     command = row.command
-    return Workload(
+    made = statements.new(
+        Workload,
         workload_id=row.workload_id,
         namespace=command.namespace,
         application_id=command.application_id,
         definition_id=command.definition_id,
         trigger=command.trigger,
-        lane=lane,
+        lane_id=lane.pk,
         priority=command.priority,
         state=_admitted(command).target,
         approval=Approval.NONE if command.approval is None else Approval.PENDING,
@@ -212,12 +214,15 @@ def _workload(row: Prepared, lane: Lane, now_ms: int) -> Workload:
         created_at_ms=now_ms,
         updated_at_ms=now_ms,
     )
+    made.lane = lane
+    return made
 
 
 def _request(row: Prepared, workload: Workload) -> Request:
     command = row.command
-    return Request(
-        workload=workload,
+    made = statements.new(
+        Request,
+        workload_id=workload.pk,
         namespace=command.namespace,
         application_id=command.application_id,
         requester_kind=command.requested_by.kind,
@@ -237,6 +242,8 @@ def _request(row: Prepared, workload: Workload) -> Request:
         input_hash=row.input_hash,
         input=Text(row.input_text),
     )
+    made.workload = workload
+    return made
 
 
 def _event(row: Prepared, workload: Workload, now_ms: int) -> Event:
@@ -245,8 +252,9 @@ def _event(row: Prepared, workload: Workload, now_ms: int) -> Event:
         "not_before_at_ms": row.command.not_before_at_ms,
         "approval": None if row.command.approval is None else "required",
     }
-    return Event(
-        workload=workload,
+    return statements.new(
+        Event,
+        workload_id=workload.pk,
         namespace=workload.namespace,
         sequence=1,
         event_type=transition.event_type,

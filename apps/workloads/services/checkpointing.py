@@ -31,7 +31,8 @@ def checkpoint(fence: Fence, state: JSON, *, now_ms: int) -> Checkpoint:
     move(row.state, "checkpoint")
     attempt = statements.get(Attempt, workload_id=row.pk, number=row.fencing_token)
     newest = Checkpoint.objects.filter(workload=row).aggregate(newest=Max("sequence"))["newest"] or 0
-    made = Checkpoint(
+    made = statements.new(
+        Checkpoint,
         workload_id=row.pk,
         attempt_id=attempt.pk,
         namespace=row.namespace,

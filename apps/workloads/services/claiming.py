@@ -215,7 +215,8 @@ def _claimed(row: Workload, command: ClaimById | ClaimNext, now_ms: int) -> Move
 def _attempt(row: Workload) -> Attempt:
     if row.worker_id is None or row.claimed_by is None or row.claimed_at_ms is None:
         raise AssertionError("a claimed row carries its claim")
-    return Attempt(
+    return statements.new(
+        Attempt,
         workload_id=row.pk,
         namespace=row.namespace,
         number=row.attempt_count,

@@ -50,7 +50,8 @@ class Move:
         self.after.state = row.target
         self.after.updated_at_ms = self.now_ms
         self.events.append(
-            Event(
+            statements.new(
+                Event,
                 workload_id=self.row.pk,
                 namespace=self.row.namespace,
                 sequence=self.after.history_length,

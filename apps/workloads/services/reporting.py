@@ -34,22 +34,23 @@ def complete(fence: Fence, completion: Completion, *, now_ms: int) -> tuple[Resu
     """
     raw, output_hash = _checked(completion)
     row = load(fence.namespace, fence.workload_id)
-    stored = _replayed(row, fence, completion, output_hash)
-    if stored is not None:
-        return stored, False
-    require_fence(in_time(row, now_ms), fence, now_ms, word="complete")
+    if not _holds(row, fence, now_ms):
+        stored = _replayed(row, fence, completion, output_hash)
+        if stored is not None:
+            return stored, False
+        require_fence(in_time(row, now_ms), fence, now_ms, word="complete")
     move = Move(row, now_ms).step("complete", fence.worker_id)
-    attempt = statements.get(Attempt, workload_id=row.pk, number=row.fencing_token)
-    result = _result(move, attempt, completion, raw, output_hash)
+    ended = {"status": AttemptStatus.SUCCEEDED, "ended_at_ms": now_ms, "result_hash": output_hash}
     try:
         with transaction.atomic():
             move.commit_or_lose()
-            end_attempt(row, now_ms, AttemptStatus.SUCCEEDED, result_hash=output_hash)
+            (attempt,) = statements.updated(Attempt, ended, workload_id=row.pk, number=row.fencing_token)
+            result = _result(move, attempt, completion, raw, output_hash)
             statements.insert([result])
     except IntegrityError as error:
-        if not Result.objects.filter(namespace=row.namespace, result_id=completion.result_id).exists():
+        if _replayed(row, fence, completion, output_hash) is None:  # raises where other work has the result id
             raise
-        raise Lost from error  # another success took the result id since we looked: look again
+        raise Lost from error
     result.output = completion.output
     return result, True
 
@@ -133,9 +134,10 @@ def _checked(completion: Completion) -> tuple[bytes, str]:
 
 
 def _result(move: Move, attempt: Attempt, completion: Completion, raw: bytes, output_hash: str) -> Result:
-    return Result(
-        workload=move.after,
-        attempt=attempt,
+    made = statements.new(
+        Result,
+        workload_id=move.row.pk,
+        attempt_id=attempt.pk,
         namespace=move.row.namespace,
         result_id=completion.result_id,
         produced_by=attempt.worker_id,
@@ -145,6 +147,19 @@ def _result(move: Move, attempt: Attempt, completion: Completion, raw: bytes, ou
         output_hash=output_hash,
         output=Text(raw.decode()),
     )
+    made.workload, made.attempt = move.after, attempt
+    return made
+
+
+def _holds(row: Workload, fence: Fence, now_ms: int) -> bool:
+    """Tell whether this is a report on work that runs under this fence, in time: it has no result yet."""
+    if row.state not in STARTED or deadlines.passed(row, now_ms) is not None:
+        return False
+    try:
+        check_fence(row, fence, now_ms)
+    except errors.WorkloadError:
+        return False
+    return True
 
 
 def _replayed(row: Workload, fence: Fence, completion: Completion, output_hash: str) -> Result | None:

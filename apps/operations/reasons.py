@@ -74,7 +74,7 @@ REASONS: dict[str, Known] = {
     ),
     "DEAD_LETTERS": Known(A, "Work has failed for good: see the dead letters in the console, retry or discard them."),
     "COMPACTION_FAILED": Known(
-        A, "Read why with the run on the storage page, put it right, then run 'manage.py compact --namespace NAME'."
+        A, "Read why with the run on the compaction page, put it right, then run 'manage.py compact --namespace NAME'."
     ),
     "BACKUP_FAILED": Known(A, "Read why, put it right, and make one: 'manage.py backup create'."),
     "BACKUP_OLD": Known(A, "Make one: 'manage.py backup create'; see that what makes them by the clock still runs."),
@@ -108,6 +108,29 @@ REASONS: dict[str, Known] = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A page of the console: the name of its address, and what the navigation calls it."""
+
+    url_name: str
+    label: str
+
+
+_COMPACTION = Page("admin:compaction", "Compaction")
+_BACKUPS = Page("admin:backups", "Backups")
+
+PAGES: dict[str, Page] = {
+    "STORAGE_RECOVERED_INCOMPLETE_WRITE": Page("admin:storage", "Storage"),
+    "TRIGGER_BEYOND_MAX_LAG": Page("admin:triggers_trigger_changelist", "Triggers"),
+    "COMPACTION_FAILED": _COMPACTION,
+    "HISTORY_HELD": _COMPACTION,
+    "BACKUP_FAILED": _BACKUPS,
+    "BACKUP_OLD": _BACKUPS,
+    "DISK_NEARLY_FULL": Page("admin:capacity", "Capacity"),
+}
+"""Where the console shows more of a reason that its own pages tell."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Reason:
     """One thing that is wrong: a stable code, where, what was seen, what to do next, and how bad it is."""
@@ -117,6 +140,11 @@ class Reason:
     message: str
     next_step: str
     severity: Severity
+
+    @property
+    def page(self) -> Page | None:
+        """Return where the console shows more of it."""
+        return PAGES.get(self.code)
 
     @property
     def blocking(self) -> bool:

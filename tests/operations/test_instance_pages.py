@@ -1,5 +1,6 @@
 """The doctor, load and capacity in the console. Cost: about half a second each."""
 
+import re
 import threading
 from typing import Any
 
@@ -8,10 +9,14 @@ from django.test import Client
 
 from apps.http import measures
 from apps.keys.audit.models import AuditEvent
+from apps.keys.principal import operator
 from apps.operations.models import UpkeepRun
-from apps.operations.reasons import reason
+from apps.operations.reasons import PAGES, reason
 from apps.operations.services import compacting, doctor, in_background, load
+from apps.operations.services.overview import MAX_TRIGGERS_SHOWN
 from apps.state import stores
+from apps.triggers.models import Trigger
+from apps.triggers.services import define
 from feltdb_engine.errors import CompactionRunning
 from feltdb_engine.model import Mutation
 
@@ -24,6 +29,32 @@ def test_the_doctor_tells_each_finding_with_its_next_step(
     page = console.get("/admin/doctor/").content.decode()
     assert "namespace &lt;b&gt;: no room" in page and found.next_step.split(";")[0] in page and "STORAGE_FULL" in page
     assert "manage.py doctor --verify" in page
+
+
+@pytest.mark.parametrize("code", sorted(PAGES))
+def test_a_finding_leads_to_the_page_that_shows_more(
+    code: str, console: Client, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doctor, "_observed_stores", lambda: iter([reason(code, "here", "something")]))
+    page = console.get("/admin/doctor/").content.decode()
+    label = PAGES[code].label
+    (address,) = set(re.findall(rf'<p>[^<]+ <a href="([^"]+)">{label}</a></p>', page))
+    assert f'<a href="{address}">{label}</a></li>' in page, "and the navigation calls it the same"
+
+
+def test_the_overview_leads_to_each_trigger_that_stands_still_however_many_there_are(
+    console: Client, namespace: str, data_dir: Any
+) -> None:
+    document = {"source_collection": "orders", "change_kind": "insert", "target_capability": "identity"}
+    for number in range(MAX_TRIGGERS_SHOWN + 1):
+        last = define(
+            namespace, {**document, "trigger_id": f"t-{number:03}"}, by=operator("tests"), now_ms=1_000
+        ).trigger
+    assert "stands still" not in console.get("/admin/").content.decode()
+    Trigger.objects.filter(pk=last.pk).update(state="blocked", reason_code="FEED_COMPACTED", reason="<gone>")
+    page = console.get("/admin/").content.decode()
+    link = f'<a href="/admin/triggers/trigger/{last.pk}/change/">{last.trigger_id}</a>'
+    assert f"The trigger {link} stands still: &lt;gone&gt;" in page
 
 
 def test_load_is_what_every_process_counted(console: Client) -> None:

@@ -12,6 +12,7 @@ from apps.workloads.states import AttemptStatus, State
 from feltdb_engine.model import Cursor
 
 MAX_TRIGGERS_SHOWN = 10
+MAX_BLOCKED_SHOWN = 5
 MAX_FAILURES_SHOWN = 8
 MAX_ATTEMPTS_READ = 500
 """Newest attempts looked through for failures: a page is no search."""
@@ -36,6 +37,7 @@ class Overview:
     waiting: work.Waiting | None
     triggers: Sequence[TriggerStanding]
     more_triggers: bool
+    blocked: Sequence[Trigger]
     quarantined: int
     mismatch: str
     failures: Sequence[Attempt]
@@ -64,6 +66,7 @@ def overview(namespace: str, *, now_ms: int, cap: int) -> Overview:
     head = triggers.head_of(namespace)
     rows = triggers.list_triggers(namespace, limit=MAX_TRIGGERS_SHOWN + 1)
     quarantine = TriggerQuarantine.objects.filter(namespace=namespace, resolved_at_ms__isnull=True)
+    blocked = Trigger.objects.filter(namespace=namespace, state=Trigger.State.BLOCKED)
     position = NamespacePosition.objects.filter(pk=namespace).first()
     return Overview(
         now_ms=now_ms,
@@ -71,6 +74,7 @@ def overview(namespace: str, *, now_ms: int, cap: int) -> Overview:
         waiting=work.longest_waiting(namespace, now_ms=now_ms),
         triggers=[TriggerStanding(trigger=row, behind=triggers.lag(row, head)) for row in rows[:MAX_TRIGGERS_SHOWN]],
         more_triggers=len(rows) > MAX_TRIGGERS_SHOWN,
+        blocked=list(blocked.order_by("trigger_id")[:MAX_BLOCKED_SHOWN]),
         quarantined=quarantine[: cap + 1].count(),
         mismatch=position.mismatch if position is not None and position.mismatch_code else "",
         failures=recent_failures(namespace),

@@ -10,6 +10,7 @@ from django.test import Client
 from apps.operations.models import Sample
 from apps.operations.services import sampling
 from apps.workloads import services
+from apps.workloads.admin.work import WorkloadAdmin
 from apps.workloads.clock import now_ms
 from apps.workloads.commands import ClaimById, Fence
 from apps.workloads.drawing import PLACES, picture
@@ -262,3 +263,19 @@ def test_a_minute_that_nobody_counted_parts_the_curve() -> None:
         assert all(0 <= x <= drawn.width and 0 <= y <= drawn.height for x, y in points)
     flat = sampling.curve("nothing", {5: 0})
     assert flat.pieces and "nan" not in flat.pieces[0].line
+
+
+def test_a_page_made_while_the_work_moves_on_tells_one_moment_of_it(
+    console: Client, make_dead: Any, monkeypatch: Any
+) -> None:
+    dead = make_dead("moving")
+    find = WorkloadAdmin._find
+
+    def find_and_be_overtaken(self: WorkloadAdmin, workload_id: str) -> Workload:
+        seen = find(self, workload_id)
+        services.retry(dead.namespace, workload_id, actor="operator:faster", now_ms=NOW_MS + 99)
+        return seen
+
+    monkeypatch.setattr(WorkloadAdmin, "_find", find_and_be_overtaken)
+    page = text_of(console, f"/admin/workloads/workload/{dead.workload_id}/change/")
+    assert "Why it is dead" in page and "operator:faster" not in page

@@ -201,7 +201,8 @@ class WorkloadAdmin(PageAdmin):
         if not self.has_view_permission(request):
             raise PermissionDenied
         workload = self._find(workload_id)
-        events = list(workload.events.order_by("-sequence")[:MAX_SHOWN])
+        # No later than the row: what happens while the page is made is all on the next one.
+        events = list(workload.events.filter(sequence__lte=workload.history_length).order_by("-sequence")[:MAX_SHOWN])
         context = {
             **self.admin_site.each_context(request),
             "title": workload.workload_id,

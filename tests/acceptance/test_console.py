@@ -1,4 +1,4 @@
-"""The console beside the operator's journey: who is slower, may only look, has no script, or uses no mouse.
+"""The console beside the operator's journey: who is slower, may only look, has chosen some, or uses no mouse.
 
 The journey itself is `test_console_journey.py`. In a real browser, over a real server and worker; about a minute.
 """
@@ -69,29 +69,6 @@ def make_dead(instance: Instance, name: str) -> str:
             assert time.monotonic() < deadline, f"{workload_id} did not die"
             time.sleep(0.2)
     return workload_id
-
-
-def test_everything_works_without_javascript(instance: Instance) -> None:
-    dead = make_dead(instance, "without-javascript")
-    with browser(javascript=False) as seen:
-        page = seen.page
-        sign_in(page, instance)
-        page.get_by_label("Find by id").fill(dead)
-        page.get_by_role("button", name="Find").click()
-        expect(page.get_by_role("heading", name="Why it is dead")).to_be_visible()
-        rooms(page).get_by_role("link", name="Dead letters").click()
-        page.get_by_label(f"Choose {dead}").check()
-        page.locator("section.card", has=page.get_by_label(f"Choose {dead}")).get_by_role(
-            "button", name="Discard the chosen"
-        ).click()
-        page.get_by_role("button", name="Discard 1 workload").click()
-        deadline = time.monotonic() + WORK_MS / 1000
-        while "1 done" not in page.locator("main").inner_text():
-            assert time.monotonic() < deadline
-            page.reload()
-        page.get_by_role("link", name=dead).click()
-        expect(page.locator(".head .badge").first).to_have_text("cancelled")
-        seen.check()
 
 
 def test_chosen_dead_letters_stay_chosen_while_the_page_lives_and_are_retried_together(instance: Instance) -> None:

@@ -54,7 +54,7 @@ def on_starting(server: Any) -> None:
 
 
 def post_worker_init(worker: Any) -> None:
-    """Let the server's own refusals be the envelope too, and give its threads shorter turns.
+    """Let the server's own refusals be the envelope too, look after connections, and give threads shorter turns.
 
     The thread that takes connections in must not wait long for its own turn.
     """
@@ -62,8 +62,12 @@ def post_worker_init(worker: Any) -> None:
 
     from apps.http import wire
     from apps.keys import bookkeeping
+    from apps.operations import connections
+    from feltsite.serving import answering
 
+    connections.look_after_them()
     gunicorn.util.write_error = wire.write_error
+    gunicorn.util.http_date = answering.http_date
     worker.bookkeeping = bookkeeping.Writer()
     worker.bookkeeping.start()
     sys.setswitchinterval(0.0005)

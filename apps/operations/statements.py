@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from django.db import OperationalError, connection
+from django.db import DEFAULT_DB_ALIAS, OperationalError, connections
 from psycopg import Error
 from psycopg.pq import TransactionStatus
 
@@ -34,12 +34,14 @@ _UNKNOWN = 0
 @contextmanager
 def bounded_statements(spent: Budget) -> Iterator[None]:
     """Hold every statement of this thread's connection to the budget."""
+    opened = connections[DEFAULT_DB_ALIAS]  # this thread's, looked up once
+    opened.execute_wrappers.append(_Bounded(spent))
     try:
-        with connection.execute_wrapper(_Bounded(spent)):
-            yield
+        yield
     finally:
-        if connection.vendor == "postgresql" and _UNKNOWN < _stands_at(connection) < SURPRISING_MS:
-            _unbind_postgres(connection)
+        opened.execute_wrappers.pop()
+        if opened.vendor == "postgresql" and _UNKNOWN < _stands_at(opened) < SURPRISING_MS:
+            _unbind_postgres(opened)
 
 
 class _Bounded:

@@ -26,6 +26,7 @@ from gunicorn.workers.gthread import ThreadWorker
 from feltsite import capacity
 from feltsite import environment as env
 from feltsite.serving import framing
+from feltsite.serving.answering import SettledFor, answered
 from feltsite.serving.connections import Connection, Room, State
 from feltsite.serving.wire import Wire
 
@@ -72,6 +73,7 @@ class WholeRequestWorker(ThreadWorker):  # type: ignore[misc]
         room = capacity.of(os.environ)
         self._working = Room(room.permits + DISPATCHED_MORE)
         self._signing_in = Room(room.sign_ins)
+        self._settled_for = SettledFor(self.cfg)
 
     @classmethod
     def check_config(cls, cfg: Any, log: Any) -> None:
@@ -118,7 +120,8 @@ class WholeRequestWorker(ThreadWorker):  # type: ignore[misc]
                 self._make_room()
             self.nr_conns += 1
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            conn = Connection(self.cfg, Wire(sock, write_wait_s=self._connection_s), client, listener.getsockname())
+            wire = Wire(sock, write_wait_s=self._connection_s)
+            conn = Connection(self._settled_for(client), wire, client, listener.getsockname())
             self._wait(conn, State.RECEIVING, self._connection_s, selectors.EVENT_READ)
             self._on_event(conn, None)
 
@@ -252,6 +255,10 @@ class WholeRequestWorker(ThreadWorker):  # type: ignore[misc]
         except OSError:
             conn.keep = False
         return conn.keep
+
+    def handle_request(self, req: Any, conn: Connection) -> bool:
+        """Let the application answer; tell whether the connection may be kept. Runs in a thread."""
+        return answered(self.wsgi, req, conn, self.log, keep=self.alive)
 
     def _keepalive_after(self, conn: Connection, keepalive: bool) -> bool:
         """A connection whose body was not gathered whole is not used again: the rest of it is not waited for."""

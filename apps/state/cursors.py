@@ -8,6 +8,7 @@ Not here: the feed's cursors, which the engine names itself.
 import base64
 import binascii
 import hashlib
+import re
 from typing import Any
 
 from apps.http.errors import ApiError
@@ -15,6 +16,7 @@ from apps.http.strict_json import dumps
 
 _DIGEST_BYTES = 9
 _MAX_CHARACTERS = 4096
+_NUMBER = re.compile(r"[0-9]{1,18}")
 
 
 def binding(*parts: Any) -> bytes:
@@ -39,9 +41,20 @@ def decode(bound_to: bytes, cursor: str | None) -> str | None:
         raw = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
         if raw[:_DIGEST_BYTES] != bound_to:
             raise ValueError("made for something else")
-        return raw[_DIGEST_BYTES:].decode()
+        position = raw[_DIGEST_BYTES:].decode()
+        if "\0" in position:
+            raise ValueError("NUL, which no database takes")
+        return position
     except (ValueError, binascii.Error) as error:
         raise refused() from error
+
+
+def decode_number(bound_to: bytes, cursor: str | None) -> int | None:
+    """Return the position in `cursor` of a list by numbers. Its binding is no secret: it may hold anything."""
+    position = decode(bound_to, cursor)
+    if position is not None and not _NUMBER.fullmatch(position):
+        raise refused()
+    return None if position is None else int(position)
 
 
 def refused() -> ApiError:

@@ -187,5 +187,6 @@ def test_flights_with_a_bad_row_in_the_middle_stop_exactly_there_and_mended_go_o
 
 
 @pytest.mark.torture
+@pytest.mark.timeout(1800)
 def test_so_do_all_flights_of_the_year(instance: Instance, key: str) -> None:
     import_around_a_bad_row(instance, key, FLIGHTS)

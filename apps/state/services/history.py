@@ -26,11 +26,9 @@ def past(call: Call, collection: str, record_id: str, wanted: PageRequest) -> Pa
     may_read(call, collection)
     opened = store(call.namespace)
     bound_to = cursors.binding("history", call.namespace, collection, record_id)
-    position = cursors.decode(bound_to, wanted.cursor)
+    position = cursors.decode_number(bound_to, wanted.cursor)
     revision = opened.head().sequence
-    found = opened.history(
-        collection, record_id, wanted.limit, from_sequence=_sequence(position), deadline=call.read_until
-    )
+    found = opened.history(collection, record_id, wanted.limit, from_sequence=position, deadline=call.read_until)
     if not found.operations and position is None and opened.get(f"{collection}:{record_id}") is None:
         raise not_found()
     following = None if found.next_sequence is None else str(found.next_sequence)
@@ -51,11 +49,3 @@ def provenance(call: Call, collection: str, record_id: str) -> tuple[Operation, 
     if found is None:
         raise ApiError("FEED_COMPACTED", "The record's last write is older than what the feed keeps.")
     return found, revision
-
-
-def _sequence(position: str | None) -> int | None:
-    if position is None:
-        return None
-    if not (position.isascii() and position.isdigit() and len(position) <= 20):
-        raise cursors.refused()
-    return int(position)

@@ -28,7 +28,7 @@ from feltdb_engine import (
     Record,
     Store,
 )
-from feltdb_engine.errors import FeedCompacted, PreconditionFailed, RecordNotFound
+from feltdb_engine.errors import FeedCompacted, InvalidKey, PreconditionFailed, RecordNotFound
 from feltdb_engine.model import MutationKind
 
 
@@ -76,9 +76,11 @@ def page(call: Call, collection: str, wanted: PageRequest) -> RecordPage:
     opened = store(call.namespace)
     bound_to = cursors.binding("records", call.namespace, collection)
     revision = opened.head().sequence
-    found = opened.page(
-        collection, after=cursors.decode(bound_to, wanted.cursor), limit=wanted.limit, deadline=call.deadline
-    )
+    after = cursors.decode(bound_to, wanted.cursor)
+    try:
+        found = opened.page(collection, after=after, limit=wanted.limit, deadline=call.deadline)
+    except InvalidKey as error:
+        raise cursors.refused() from error
     return RecordPage(records=found.records, next_cursor=cursors.encode(bound_to, found.next_after), revision=revision)
 
 

@@ -114,7 +114,8 @@ class _PageView(KeyedView):
         """Answer a page of `name`: rows that `read` finds before a `key`, each as its `document`."""
         page = inputs.page(request.query_params)
         bound_to = cursors.binding(request.namespace, name, trigger)
-        found = read(request.namespace, trigger, before=cursors.decode(bound_to, page.cursor), limit=page.limit + 1)
+        before = cursors.decode_number(bound_to, page.cursor)
+        found = read(request.namespace, trigger, before=before, limit=page.limit + 1)
         shown = found[: page.limit]
         last = str(key(shown[-1])) if len(found) > page.limit else None
         return Response({name: [document(row) for row in shown], "next_cursor": cursors.encode(bound_to, last)})

@@ -29,11 +29,11 @@ from feltdb_engine.model import Cursor, Operation
 RETRIED = "retried"
 
 
-def quarantined(namespace: str, trigger_id: str, *, before: str | None, limit: int) -> list[TriggerQuarantine]:
+def quarantined(namespace: str, trigger_id: str, *, before: int | None, limit: int) -> list[TriggerQuarantine]:
     """Return what of the trigger is quarantined and not yet seen to, newest first. Raises TRIGGER_NOT_FOUND."""
     trigger = find(namespace, trigger_id)
     rows = TriggerQuarantine.objects.filter(trigger=trigger, resolved_at_ms__isnull=True).order_by("-id")
-    return list(rows[:limit] if before is None else rows.filter(id__lt=int(before))[:limit])
+    return list(rows[:limit] if before is None else rows.filter(id__lt=before)[:limit])
 
 
 def retry(

@@ -100,10 +100,10 @@ def one(namespace: str, trigger_id: str, number: int) -> TriggerReplay:
     return row
 
 
-def replays(namespace: str, trigger_id: str, *, before: str | None, limit: int) -> list[TriggerReplay]:
+def replays(namespace: str, trigger_id: str, *, before: int | None, limit: int) -> list[TriggerReplay]:
     """Return the trigger's replays, newest first. Raises TRIGGER_NOT_FOUND."""
     rows = TriggerReplay.objects.filter(trigger=find(namespace, trigger_id)).order_by("-number")
-    return list(rows[:limit] if before is None else rows.filter(number__lt=int(before))[:limit])
+    return list(rows[:limit] if before is None else rows.filter(number__lt=before)[:limit])
 
 
 def replay_document(row: TriggerReplay) -> dict[str, Any]:

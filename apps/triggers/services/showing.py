@@ -169,11 +169,11 @@ def result_document(row: TriggeredWorkload) -> dict[str, Any]:
     }
 
 
-def revisions(namespace: str, trigger_id: str, *, before: str | None, limit: int) -> list[TriggerRevision]:
+def revisions(namespace: str, trigger_id: str, *, before: int | None, limit: int) -> list[TriggerRevision]:
     """Return the trigger's revisions, newest first. Raises TRIGGER_NOT_FOUND."""
     trigger = find(namespace, trigger_id)
     rows = TriggerRevision.objects.filter(trigger=trigger).order_by("-revision")
-    return list(rows[:limit] if before is None else rows.filter(revision__lt=int(before))[:limit])
+    return list(rows[:limit] if before is None else rows.filter(revision__lt=before)[:limit])
 
 
 def revision_document(row: TriggerRevision) -> dict[str, Any]:

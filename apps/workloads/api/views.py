@@ -37,11 +37,11 @@ class WorkloadsView(KeyedView):
         if "state" in filters and filters["state"] not in RESTING:
             raise invalid_parameter("state", f"Must be one of {', '.join(RESTING)}.")
         bound = cursors.binding("workloads", request.namespace, sorted(filters.items()))
-        position = cursors.decode(bound, given.get("cursor"))
+        position = cursors.decode_number(bound, given.get("cursor"))
         rows, after = reading.page(
             request.namespace,
             filters=filters,
-            after=None if position is None else int(position),
+            after=position,
             limit=limit_of(given),
         )
         cursor = cursors.encode(bound, None if after is None else str(after))

@@ -199,16 +199,20 @@ if DATABASES["default"]["ENGINE"] == "django.db.backends.sqlite3":
     }
 elif DATABASES["default"]["ENGINE"] == "django.db.backends.postgresql":
     # A host that does not answer is given up in seconds: requests have deadlines. A URL may say otherwise.
+    DATABASES["default"]["ENGINE"] = "feltsite.postgres"
     DATABASES["default"]["OPTIONS"] = {
-        "connect_timeout": 5,
+        "connect_timeout": 3,
         "tcp_user_timeout": 10_000,
+        "keepalives_idle": 10,
+        "keepalives_interval": 5,
+        "keepalives_count": 3,
         **DATABASES["default"].get("OPTIONS", {}),
     }
 # Test databases carry the process id, so that two test runs never share one.
 # SQLite's lie in a file like the real one: threads and processes share it, and WAL, locks and forcing are as they are.
 DATABASES["default"]["TEST"] = {
     "NAME": f"test_feltdb_{os.getpid()}"
-    if "postgresql" in DATABASES["default"]["ENGINE"]
+    if "postgres" in DATABASES["default"]["ENGINE"]
     else str(DATA_DIR / f"test-{os.getpid()}.sqlite3")
 }
 

@@ -94,7 +94,7 @@ class AdmissionMiddleware:
             return envelope.response(request, overloaded())
         with budget.spending(budget.Budget(deadline, lambda: self._admission.leave(lane))) as spent:
             request.deadline = deadline  # type: ignore[attr-defined]
-            with bounded_statements(spent):
+            with bounded_statements():
                 answer = self.get_response(request)
             return self._in_time(request, answer, lane, spent)
 

@@ -30,6 +30,11 @@ REASONS: dict[str, Known] = {
         B,
         "Check that the server in DATABASE_URL runs and takes connections, or that the data directory's disk has room.",
     ),
+    "DATABASE_STALLED": Known(
+        B,
+        "See what holds it: on PostgreSQL a lock ('pg_stat_activity', 'pg_locks') or a stopped server or proxy; on "
+        "SQLite a stopped or hanging process that has control.sqlite3 open (state T or D in 'ps').",
+    ),
     "DATABASE_BEHIND": Known(B, "Stop the instance and run 'manage.py setup', which brings the database up to date."),
     "DATABASE_AHEAD": Known(
         B, "A newer version has used this database: run that version, or restore the backup taken before the upgrade."

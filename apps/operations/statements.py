@@ -4,16 +4,19 @@ PostgreSQL ends a statement by `statement_timeout`, which is sent only when what
 SQLite waits for its one writer by `busy_timeout`, and a running statement is interrupted from its progress handler.
 """
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from django.db import DEFAULT_DB_ALIAS, OperationalError, connections
 from psycopg import Error
+from psycopg.errors import ConnectionTimeout
 from psycopg.pq import TransactionStatus
 
 from apps.http import budget
 from apps.http.budget import Budget
+from apps.http.errors import ApiError
 
 PROGRESS_INSTRUCTIONS = 100_000
 """Of SQLite's virtual machine between two looks at the clock: about a millisecond."""
@@ -32,10 +35,10 @@ _UNKNOWN = 0
 
 
 @contextmanager
-def bounded_statements(spent: Budget) -> Iterator[None]:
-    """Hold every statement of this thread's connection to the budget."""
+def bounded_statements() -> Iterator[None]:
+    """Hold every statement of this thread's connection to the current budget."""
     opened = connections[DEFAULT_DB_ALIAS]  # this thread's, looked up once
-    opened.execute_wrappers.append(_Bounded(spent))
+    opened.execute_wrappers.append(_Bounded())
     try:
         yield
     finally:
@@ -44,24 +47,50 @@ def bounded_statements(spent: Budget) -> Iterator[None]:
             _unbind_postgres(opened)
 
 
+@contextmanager
+def at_most(seconds: float) -> Iterator[Budget]:
+    """Hold every statement of this thread to so many seconds in all, and to the request's deadline where there is one.
+
+    For a part of a request that must not use it up, and for what is asked outside of one.
+    """
+    with budget.spending(Budget(min(budget.deadline(seconds), time.monotonic() + seconds))) as spent:
+        opened = connections[DEFAULT_DB_ALIAS]
+        if any(isinstance(each, _Bounded) for each in opened.execute_wrappers):
+            yield spent
+            return
+        try:
+            with bounded_statements():
+                yield spent
+        finally:
+            if opened.vendor == "sqlite":
+                _unbind_sqlite(opened)
+
+
+def is_late(error: Exception) -> bool:
+    """Tell whether an error of a statement means that the database had no answer in time."""
+    if isinstance(error, ApiError):
+        return error.members.get("reason") == budget.DEADLINE
+    return isinstance(error.__cause__, ConnectionTimeout) or "database is locked" in str(error)
+
+
 class _Bounded:
     """Before each statement: refuse it where it is late, else leave it what time there is."""
-
-    def __init__(self, spent: Budget) -> None:
-        self._spent = spent
 
     def __call__(self, execute: Callable[..., Any], sql: str, params: Any, many: bool, context: dict[str, Any]) -> Any:
         if sql.startswith(_UNDOING):
             return execute(sql, params, many, context)  # putting things back is never too late
+        spent = budget.current()
+        if spent is None:
+            return execute(sql, params, many, context)
         budget.check()
         opened = context["connection"]
-        left_ms = max(LEAST_MS, int(self._spent.left_s() * 1000))
+        left_ms = max(LEAST_MS, int(spent.left_s() * 1000))
         if not left_ms * SLACK <= _stands_at(opened) <= left_ms + SLACK_MS:
             _BOUNDS[opened.vendor](opened, left_ms)
         try:
             return execute(sql, params, many, context)
         except OperationalError as error:
-            if self._spent.left_s() <= SLACK_MS / 1000:
+            if spent.left_s() <= SLACK_MS / 1000:
                 raise budget.late() from error
             raise
 
@@ -90,9 +119,16 @@ def _late() -> int:
     return 1 if spent is not None and spent.left_s() <= 0 else 0
 
 
+def _unbind_sqlite(opened: Any) -> None:
+    if opened.connection is not None and _stands_at(opened) != _UNKNOWN:
+        usual_ms = int(float(opened.settings_dict["OPTIONS"].get("timeout", 5.0)) * 1000)
+        opened.connection.execute(f"PRAGMA busy_timeout = {usual_ms}")
+        opened.feltdb_timeout = (opened.connection, usual_ms, False)
+
+
 def _bound_postgres(opened: Any, left_ms: int) -> None:
     opened.ensure_connection()
-    with opened.connection.cursor() as cursor:
+    with opened.wrap_database_errors, opened.connection.cursor() as cursor:
         cursor.execute(f"SET statement_timeout = {left_ms}")
     opened.feltdb_timeout = (opened.connection, left_ms, opened.in_atomic_block)
 

@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 from django.core.management import call_command
+from django.db import connection
 from django.db.migrations.recorder import MigrationRecorder
 
-from apps.operations.services import doctor, health
+from apps.http import budget
+from apps.operations.services import doctor, health, keeping, probing
 from apps.state import stores
 from feltdb_engine import Mutation
 from feltdb_engine.errors import LogCorrupt
@@ -124,3 +126,32 @@ def test_a_check_that_fails_hides_no_other_and_is_a_finding_itself(
     assert (code, found(document)) == (4, ["CHECK_FAILED", "DEAD_LETTERS"])
     assert document["findings"][0]["subject"] == "secrets"
     assert "No space left on device" in document["findings"][0]["message"]
+
+
+def test_a_store_that_gives_no_answer_is_waited_for_once(namespace: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def asked_again(*_: Any, **__: Any) -> Any:
+        raise AssertionError("each question to a stalled store waits as long again")
+
+    monkeypatch.setattr(health, "probe", lambda names, **_: [probing._stalled(name) for name in names])
+    for module in (keeping, doctor):
+        monkeypatch.setattr(module, "store_of_known", asked_again)
+    monkeypatch.setattr(keeping.compacting, "preview", asked_again)
+    code, document = run("--verify")
+    assert (code, found(document)) == (4, ["STORAGE_STALLED"])
+
+
+def test_a_database_that_gives_no_answer_is_one_finding_and_no_traceback(
+    namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    patience: list[float] = []
+
+    def silent(execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
+        spent = budget.current()
+        assert spent is not None, "every question of the doctor has an end"
+        patience.append(spent.left_s())
+        raise budget.late()
+
+    with connection.execute_wrapper(silent):
+        code, document = run()
+    assert (code, found(document)) == (4, ["DATABASE_STALLED"])
+    assert patience[0] > 1 > patience[-1], "who has not answered is not waited for as long again"

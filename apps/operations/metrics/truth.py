@@ -19,6 +19,7 @@ from apps.operations.reasons import REASONS
 from apps.operations.services import liveness, upkeep
 from apps.operations.services.health import Observation, observe
 from apps.operations.services.liveness import Life
+from apps.operations.statements import at_most
 from apps.triggers import services as triggers
 from apps.triggers.models import Trigger, TriggerCursor, TriggerQuarantine
 from apps.workloads import overview as work
@@ -29,6 +30,10 @@ from feltdb_engine.model import Cursor
 MAX_NAMESPACES = 100
 MAX_TRIGGERS = 1_000
 COUNT_CAP = 10_000
+GAUGES_S = 5.0
+"""For what is read from a database that has just answered: a scrape waits ten seconds as a rule."""
+
+DATABASE_AWAY = frozenset({"DATABASE_UNAVAILABLE", "DATABASE_STALLED"})
 
 COUNTED: tuple[State, ...] = tuple(state for state in RESTING if state not in (State.SUCCEEDED, State.CANCELLED))
 """Work that waits for something. What has ended well only grows, and is no gauge."""
@@ -43,18 +48,25 @@ class Truth(Collector):
         seen = observe(write=True)  # so that a stalled store shows here too, within one scrape
         yield from _instance(seen)
         yield from _stores(seen)
-        failed = 0
+        failed = int(any(each.code in DATABASE_AWAY for each in seen.reasons))
         try:
-            yield from list(_workers())
-            yield from list(_work([each.namespace for each in seen.stores[:MAX_NAMESPACES]]))
-            yield from list(_triggers())
-            yield from list(_upkeep([each.namespace for each in seen.stores[:MAX_NAMESPACES]]))
+            if not failed:
+                with at_most(GAUGES_S):
+                    gauges = list(_of_the_database([each.namespace for each in seen.stores[:MAX_NAMESPACES]]))
+                yield from gauges
         except (DatabaseError, InterfaceError, ApiError):
             failed = 1
         yield _gauge(
             "feltdb_scrape_incomplete", "1 where gauges are missing because the database did not answer.", failed
         )
         yield _gauge("feltdb_scrape_seconds", "Seconds this scrape took to compute.", time.monotonic() - started)
+
+
+def _of_the_database(namespaces: list[str]) -> Iterator[Metric]:
+    yield from _workers()
+    yield from _work(namespaces)
+    yield from _triggers()
+    yield from _upkeep(namespaces)
 
 
 def _gauge(name: str, text: str, value: float) -> GaugeMetricFamily:

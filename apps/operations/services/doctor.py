@@ -8,7 +8,8 @@ import logging
 import os
 import shutil
 import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from apps.keys.models import Namespace
 from apps.operations.reasons import Reason, reason
 from apps.operations.services import keeping
 from apps.operations.services.health import database_of_another_version, observe
+from apps.operations.statements import at_most, is_late
 from apps.state.stores import store_of_known
 from apps.workloads import overview as work
 from apps.workloads.states import State
@@ -34,6 +36,11 @@ DISK_FREE_BYTES = 1024**3
 """Free space below either is worth a word."""
 
 COUNT_CAP = 1_000
+CHECK_S = 5.0
+"""Longest that one check waits for the database."""
+
+AGAIN_S = 0.5
+VERIFYING = "log of every store"
 VERIFY_PAGE = 1_000
 
 
@@ -55,7 +62,7 @@ def examine_briefly() -> Diagnosis:
             ("data directory", _data_directory),
             ("disk", _disk),
             ("database", _database),
-            ("stores", lambda: _observed_stores()),
+            ("stores", _observed_stores),
             ("secrets", _secrets),
         ]
     )
@@ -63,26 +70,28 @@ def examine_briefly() -> Diagnosis:
 
 def examine(*, verify: bool) -> Diagnosis:
     """Make every check; `verify` also reads the whole feed of every store."""
+    silent: set[str] = set()  # stores that gave no answer: whoever asks one again waits as long again
     checks: list[tuple[str, Callable[[], Iterator[Reason]]]] = [
         ("settings", _settings),
         ("data directory", _data_directory),
         ("disk", _disk),
         ("database", _database),
-        ("stores, workers, triggers", _observed),
+        ("stores, workers, triggers", lambda: _observed(silent)),
         ("secrets", _secrets),
         ("dead letters", _dead_letters),
-        ("history, compaction, backups", keeping.reasons),
+        ("history, compaction, backups", lambda: keeping.reasons(silent=silent)),
     ]
     if verify:
-        checks.append(("log of every store", _verified))
+        checks.append((VERIFYING, lambda: _verified(silent)))
     seen = _examined(checks)
-    return replace(seen, facts=_facts())
+    return replace(seen, facts=_facts(_patience_s(seen.findings), silent))
 
 
-def _facts() -> tuple[str, ...]:
+def _facts(seconds: float, silent: Collection[str]) -> tuple[str, ...]:
     try:
-        return (keeping.last_backup(), *(each.line() for each in keeping.kept()))
-    except (DatabaseError, InterfaceError):
+        with at_most(seconds):
+            return (keeping.last_backup(), *(each.line() for each in keeping.kept(silent=silent)))
+    except (DatabaseError, InterfaceError, ApiError):
         return ()  # a finding says so
 
 
@@ -90,13 +99,28 @@ def _examined(checks: Sequence[tuple[str, Callable[[], Iterator[Reason]]]]) -> D
     findings: list[Reason] = []
     for name, check in checks:
         try:
-            findings += check()
-        except (DatabaseError, InterfaceError) as error:
-            findings.append(reason("DATABASE_UNAVAILABLE", "control plane", f"{type(error).__name__}: {error}".strip()))
+            with nullcontext() if name == VERIFYING else at_most(_patience_s(findings)):
+                findings += check()
+        except (DatabaseError, InterfaceError, ApiError) as error:
+            findings.append(_unanswered(name, error))
         except Exception as error:
             logger.exception("the check %r failed", name)
             findings.append(reason("CHECK_FAILED", name, f"{type(error).__name__}: {error}"))
     return Diagnosis(checks=tuple(name for name, _ in checks), findings=_once(findings))
+
+
+def _patience_s(findings: Sequence[Reason]) -> float:
+    """Return how long a check may ask the database: not long again where it has not answered before."""
+    away = any(each.code in ("DATABASE_UNAVAILABLE", "DATABASE_STALLED") for each in findings)
+    return AGAIN_S if away else CHECK_S
+
+
+def _unanswered(name: str, error: Exception) -> Reason:
+    if is_late(error):
+        return reason("DATABASE_STALLED", "control plane", "the database did not answer in time")
+    if isinstance(error, ApiError):
+        return reason("CHECK_FAILED", name, f"{error.code}: {error.message}")
+    return reason("DATABASE_UNAVAILABLE", "control plane", f"{type(error).__name__}: {error}".strip())
 
 
 def _once(findings: Sequence[Reason]) -> tuple[Reason, ...]:
@@ -147,8 +171,10 @@ def _secrets() -> Iterator[Reason]:
         yield reason("SECRETS_LOST", each.name, each.consequence)
 
 
-def _observed() -> Iterator[Reason]:
-    yield from observe(write=True).reasons
+def _observed(silent: set[str]) -> Iterator[Reason]:
+    seen = observe(write=True)
+    silent |= {each.namespace for each in seen.stores if each.health is None}
+    yield from seen.reasons
 
 
 def _observed_stores() -> Iterator[Reason]:
@@ -163,8 +189,8 @@ def _dead_letters() -> Iterator[Reason]:
             yield reason("DEAD_LETTERS", f"namespace {name}", f"{many} dead letter{'' if count == 1 else 's'}")
 
 
-def _verified() -> Iterator[Reason]:
-    for name in Namespace.objects.order_by("name").values_list("name", flat=True):
+def _verified(silent: Collection[str]) -> Iterator[Reason]:
+    for name in Namespace.objects.order_by("name").exclude(name__in=silent).values_list("name", flat=True):
         where = f"namespace {name}"
         try:
             trouble = _gap(name)

@@ -7,18 +7,19 @@ by whoever asks within a second; with `write=True` every store proves a forced w
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 from django.conf import settings
-from django.db import DatabaseError, InterfaceError
+from django.db import DatabaseError, InterfaceError, connection, transaction
 
-from apps.http import budget
 from apps.http.errors import ApiError
 from apps.keys.models import Namespace
 from apps.operations.reasons import Reason, reason
 from apps.operations.services import keeping, liveness, upkeep, versions
 from apps.operations.services.liveness import Life
 from apps.operations.services.probing import Probed, probe
+from apps.operations.statements import at_most, is_late
 from apps.triggers import services as triggers
 from apps.triggers.models import NamespacePosition, Trigger, TriggerCursor, TriggerQuarantine
 from apps.workloads import overview as work
@@ -34,6 +35,10 @@ MAX_TRIGGERS_LOOKED_AT = 200
 PROBE_DEADLINE_S = 4.0
 """Within the five seconds in which trouble must show; the request deadline where that is shorter."""
 
+DATABASE_S = 2.5
+"""For what is asked of the database, before the stores are probed and again after."""
+
+LEAST_DATABASE_S = 1.0
 SHARED_S = 1.0
 BEHIND_MS = 30_000
 WAITING_MS = 300_000
@@ -116,7 +121,8 @@ def _look(write: bool, with_work: bool) -> Observation:
     reasons: list[Reason] = list(keeping.unfinished())
     probed: list[Probed] = []
     try:
-        names = list(Namespace.objects.order_by("name").values_list("name", flat=True)[:MAX_PROBED_NAMESPACES])
+        with at_most(DATABASE_S):
+            names = _names(write)
     except (DatabaseError, InterfaceError, ApiError) as error:
         names = None
         reasons.append(_database_down(error))
@@ -125,8 +131,9 @@ def _look(write: bool, with_work: bool) -> Observation:
         probed = probe(names, deadline_s=left_s, write=write)
         reasons += [each for one in probed for each in one.reasons]
         try:
-            reasons += _control_plane(names if with_work else [], probed)
-            reasons += _kept(probed if with_work else [])
+            with at_most(max(LEAST_DATABASE_S, started + PROBE_DEADLINE_S - time.monotonic())):
+                reasons += _control_plane(names if with_work else [], probed)
+                reasons += _kept(probed if with_work else [])
         except (DatabaseError, InterfaceError, ApiError) as error:
             reasons.append(_database_down(error))
     labels = [each.health.storage if each.health else "unavailable" for each in probed]
@@ -150,10 +157,16 @@ def _kept(probed: list[Probed]) -> Iterator[Reason]:
             yield from keeping.too_far_behind(each.namespace, each.health.head)
 
 
+def _names(write: bool) -> list[str]:
+    """Return the namespaces; with `write`, also see that the database's one writer's turn can be had (SQLite)."""
+    with transaction.atomic() if write and connection.vendor == "sqlite" else nullcontext():
+        return list(Namespace.objects.order_by("name").values_list("name", flat=True)[:MAX_PROBED_NAMESPACES])
+
+
 def _database_down(error: Exception) -> Reason:
-    late = isinstance(error, ApiError) and error.message == budget.LATE
-    what = "in time" if late else f"({type(error).__name__})"
-    return reason("DATABASE_UNAVAILABLE", "control plane", f"the database did not answer {what}")
+    if is_late(error):
+        return reason("DATABASE_STALLED", "control plane", "the database did not answer in time")
+    return reason("DATABASE_UNAVAILABLE", "control plane", f"the database did not answer ({type(error).__name__})")
 
 
 def database_of_another_version() -> Iterator[Reason]:

@@ -6,7 +6,7 @@ once a minute. Not here: runs that failed (`upkeep.py`).
 
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -57,9 +57,9 @@ class Kept:
         return text + (f"; oldest pin {self.oldest_pin[0]} at {self.oldest_pin[1]:,}" if self.oldest_pin else "")
 
 
-def kept() -> Iterator[Kept]:
-    """Yield what each store keeps; one that cannot be read is left to the checks of health."""
-    for namespace in _names():
+def kept(*, silent: Collection[str] = ()) -> Iterator[Kept]:
+    """Yield what each store keeps but those in `silent`; one that cannot be read is left to the checks of health."""
+    for namespace in _names(silent):
         try:
             opened = store_of_known(namespace)
             seen, pins = opened.stats(), sorted((pin.sequence, pin.name) for pin in opened.pins())
@@ -87,12 +87,14 @@ def last_backup() -> str:
     return f"last backup: {(now_ms() - row.ended_at_ms) / HOUR_MS:,.1f} hours ago, {path}"
 
 
-def reasons() -> Iterator[Reason]:
-    """Yield what is wrong with what is kept, with compactions and backups, and with a restore that was cut off."""
+def reasons(*, silent: Collection[str] = ()) -> Iterator[Reason]:
+    """Yield what is wrong with what is kept, with compactions and backups, and with a restore that was cut off.
+
+    The stores in `silent` have just given no answer, and are not asked again: each question would wait.
+    """
     yield from unfinished()
-    names = _names()
-    yield from upkeep.reasons(names)
-    for namespace in names:
+    yield from upkeep.reasons(_names())
+    for namespace in _names(silent):
         yield from held(namespace)
         try:
             yield from too_far_behind(namespace, store_of_known(namespace).head().sequence)
@@ -141,5 +143,6 @@ def too_far_behind(namespace: str, head: int) -> Iterator[Reason]:
         yield reason("TRIGGER_BEYOND_MAX_LAG", f"trigger {cursor.trigger}", text)
 
 
-def _names() -> list[str]:
-    return list(Namespace.objects.order_by("name").values_list("name", flat=True)[:MAX_NAMESPACES])
+def _names(silent: Collection[str] = ()) -> list[str]:
+    names = Namespace.objects.order_by("name").values_list("name", flat=True)[:MAX_NAMESPACES]
+    return [name for name in names if name not in silent]

@@ -103,6 +103,34 @@ def test_a_body_of_the_wrong_shape_is_refused_with_its_place(client, body, point
 
 
 @pytest.mark.parametrize(
+    ("members", "pointer", "message"),
+    [
+        ({"approval": {"approver_kinds": ["robot"]}}, "/approval/approver_kinds/0", "Must be one of human, service."),
+        ({"approval": {"approvers": [{"kind": "human", "id": ""}]}}, "/approval/approvers/0/id", "Must be 1 or more"),
+        ({"approval": {"by": 1}}, "/approval", "There is no member by here."),
+        ({"approval": "yes"}, "/approval", "Must be object or null."),
+        ({"capability_snapshot": [""]}, "/capability_snapshot/0", "Must be 1 or more characters long."),
+    ],
+)
+def test_a_refusal_of_shape_names_the_innermost_place_and_says_in_words_what_would_fit(
+    client, members, pointer, message
+):
+    answer = create(client, **members)
+    assert answer.status_code == 400
+    assert answer.json()["details"]["pointer"] == pointer and answer.json()["message"].startswith(message)
+
+
+def test_a_batch_of_no_reports_and_a_wait_without_end_are_refused_in_words(client):
+    for path, body, message in (
+        ("complete", {"worker_id": "w1", "reports": []}, "Must hold 1 or more items."),
+        ("claim", {"worker_id": "w1", "capabilities": ["a"], "wait_ms": -1}, "Must be at least 0."),
+        ("claim", {"worker_id": "w1", "capabilities": ["a"], "wait_ms": 10**9}, "Must be at most 30000."),
+    ):
+        answer = client.post_json(f"{PATH}/{path}", body)
+        assert answer.status_code == 400 and answer.json()["message"] == message
+
+
+@pytest.mark.parametrize(
     ("members", "status", "code"),
     [
         ({"input": {"password": "x"}}, 422, "WORKLOAD_SECRET_REJECTED"),

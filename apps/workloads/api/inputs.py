@@ -29,6 +29,16 @@ _Strict = extend(
 )
 
 
+_BOUNDS = {
+    "minimum": "Must be at least {}.",
+    "maximum": "Must be at most {}.",
+    "minLength": "Must be {} or more characters long.",
+    "maxLength": "Must be {} or fewer characters long.",
+    "minItems": "Must hold {} or more items.",
+    "maxItems": "Must hold {} or fewer items.",
+}
+
+
 class Body:
     """One kind of request body. Integers are integers: neither 1.0 nor true nor "1" passes for one."""
 
@@ -40,8 +50,19 @@ class Body:
         error = next(iter(self._validator.iter_errors(data)), None)
         if error is None:
             return data  # type: ignore[no-any-return]
+        error = _meant(error)
         pointer = "".join(f"/{str(part).replace('~', '~0').replace('/', '~1')}" for part in error.absolute_path)
         raise ApiError("VALIDATION_ERROR", _plain(error), details={"pointer": pointer})
+
+
+def _meant(error: Any) -> Any:
+    """Of a choice that nothing fits, return what is wrong with the one that is of the value's own type."""
+    while error.context:
+        near = [each for each in error.context if each.validator != "type" or each.path]
+        if not near:
+            break
+        error = near[0]
+    return error
 
 
 def _plain(error: Any) -> str:
@@ -57,7 +78,9 @@ def _plain(error: Any) -> str:
         return f"Must be {wanted if isinstance(wanted, str) else ' or '.join(wanted)}."
     if error.validator == "enum":
         return f"Must be one of {', '.join(str(each) for each in error.validator_value)}."
-    return f"Breaks {error.validator} {error.validator_value}."
+    if error.context:
+        return f"Must be {' or '.join(each.validator_value for each in error.context)}."
+    return _BOUNDS.get(error.validator, "Does not fit.").format(error.validator_value)
 
 
 CREATE = Body(schemas.CREATE)

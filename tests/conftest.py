@@ -85,6 +85,18 @@ def _nothing_remembered() -> Iterator[None]:
     yield
 
 
+@pytest.fixture(autouse=True)
+def _one_process_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A test's process is the only one that knows its keys: leases on a shared database last, and nobody waits for any.
+
+    So statements can be counted. Leases themselves: `tests/keys/test_trust.py`, `tests/keys/test_revocation.py`.
+    """
+    from apps.keys import trust
+
+    monkeypatch.setattr(trust, "lease", trust.Lease(lambda: 0, clock_ns=lambda: 0))
+    monkeypatch.setattr(trust, "OUTLIVE_MS", 0)
+
+
 @pytest.fixture
 def data_dir(tmp_path: Path, settings: Any) -> Iterator[Path]:
     """A data directory of the test's own as `settings.DATA_DIR`; stores opened in it are closed at the end."""

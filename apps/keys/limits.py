@@ -14,6 +14,17 @@ MAX_LISTED = 100
 MAX_CACHED_KEYS = 10_000
 """Verified keys one process remembers (about 1 KiB each); beyond, the cache starts afresh."""
 
+TRUST_S = 10
+"""Seconds that what was read about a key, a person or a grant is trusted at most, though no service took rights away:
+so long may a change made with SQL alone go unnoticed."""
+
+LEASE_MS = 100
+"""Milliseconds that a process may take the database's revocation mark for unchanged: some twenty small queries a second
+at most, and what taking rights away has to wait."""
+
+OUTLIVE_MS = LEASE_MS + LEASE_MS // 10
+"""Milliseconds that taking rights away waits: two clocks' rates may differ by a tenth (kernels allow 0.05 %)."""
+
 MAX_PEPPERS = 4
 """Peppers at once: each costs every unknown key one more digest (about 1 us)."""
 

@@ -39,6 +39,19 @@ class Namespace(models.Model):
         return self.name
 
 
+class RevocationMark(models.Model):
+    """One row, where several hosts may share the database: a number that is new after any rights were taken away."""
+
+    id = models.SmallIntegerField(primary_key=True)
+    mark = models.BigIntegerField()
+
+    class Meta:
+        constraints = [models.CheckConstraint(condition=Q(id=1), name="revocation_mark_is_one")]
+
+    def __str__(self) -> str:
+        return str(self.mark)
+
+
 class ApiKey(models.Model):
     """A key: who it acts as, what it may do and where. The secrets that open it are `KeySecret` rows.
 

@@ -9,7 +9,7 @@ from typing import Any
 from django.conf import settings
 from django.db import IntegrityError, transaction
 
-from apps.keys import epoch, limits, peppering, peppers, shapes, token
+from apps.keys import limits, peppering, peppers, shapes, token, trust
 from apps.keys.audit.services import record_in
 from apps.keys.clock import milliseconds, utc_now
 from apps.keys.errors import KeyConflict, KeyDenied, KeyInvalid, KeyNotFound, KeyRefused
@@ -138,7 +138,7 @@ def rotate_key(
     now = now or utc_now()
     if not timedelta(0) <= grace <= timedelta(seconds=limits.MAX_GRACE_S):
         raise KeyInvalid("grace", f"a grace has 0 to {limits.MAX_GRACE_S} seconds")
-    with epoch.shared().moving(), transaction.atomic(durable=True):
+    with trust.shrinking():
         key = _locked(key_id, by=by)
         state = key.state(now)
         if state != "live":
@@ -168,7 +168,7 @@ def end_old_secret(key_id: str, *, by: Principal, now: datetime | None = None) -
     Raises KeyNotFound, and KeyDenied where `by` holds less than the key.
     """
     now = now or utc_now()
-    with epoch.shared().moving(), transaction.atomic(durable=True):
+    with trust.shrinking():
         key = _locked(key_id, by=by)
         ended, _ = key.secrets.filter(ends_at__gt=now).delete()
         if ended:
@@ -182,7 +182,7 @@ def revoke_key(key_id: str, *, by: Principal, now: datetime | None = None) -> Ap
     Raises KeyNotFound, and KeyDenied where `by` holds less than the key.
     """
     now = now or utc_now()
-    with epoch.shared().moving(), transaction.atomic(durable=True):
+    with trust.shrinking():
         key = _locked(key_id, by=by)
         if key.revoked_at is None:
             before = shapes.summary(key)

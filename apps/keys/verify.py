@@ -2,9 +2,8 @@
 
 Unknown id, wrong secret, revoked and expired take one path and do the same work: one query by the key's id, the
 digest under every pepper there is, two comparisons in constant time. A verified token is remembered in this process
-(by a keyed hash, never by text) under the revocation epoch; on a database other than SQLite, which several hosts may
-share, every request reads the row as well, and what is remembered saves only making sense of it. What is written about
-a use is written later, elsewhere (`bookkeeping.py`).
+(by a keyed hash, never by text) for as long as nobody's rights were taken away anywhere (`trust.py`). What is written
+about a use is written later, elsewhere (`bookkeeping.py`).
 Tokens of keys imported from the reference name no key: they are looked up by digest (`imported.py`).
 """
 
@@ -17,9 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from django.db import connection
-
-from apps.keys import bookkeeping, epoch, imported, peppers, rows, token
+from apps.keys import bookkeeping, imported, peppers, rows, token, trust
 from apps.keys.clock import instant, milliseconds
 from apps.keys.limits import MAX_CACHED_KEYS
 from apps.keys.models import ApiKey, KeySecret
@@ -41,7 +38,7 @@ _MARK_KEY = secrets.token_bytes(32)
 @dataclass(slots=True)
 class _Remembered:
     principal: Principal
-    epoch: int | None
+    moment: trust.Moment | None
     ends_at: datetime | None
     row: SecretRow | None  # none for a person's session
 
@@ -55,11 +52,10 @@ def principal_of(text: str, *, now: datetime) -> Principal | None:
 
     Raises ApiError SERVICE_OVERLOADED where only a memory-hard hash could tell and too many are being computed.
     """
-    current = epoch.shared().read() if connection.vendor == "sqlite" else None
     mark = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16, key=_MARK_KEY).digest()
     known = _remembered.get(mark)
-    if known is None or _ended(known.ends_at, now) or not _still_true(known, current):
-        known = _looked_up(text, now=now, current=current)
+    if known is None or _ended(known.ends_at, now) or not _still_true(known):
+        known = _looked_up(text, now=now)
         if known is None:
             return None
         with _turn:
@@ -76,16 +72,18 @@ def forget_all() -> None:
         _remembered.clear()
 
 
-def _looked_up(text: str, *, now: datetime, current: int | None) -> _Remembered | None:
+def _looked_up(text: str, *, now: datetime) -> _Remembered | None:
     given = token.parse(text)
     if given is not None and given.environment == sessions.ENVIRONMENT:
-        return _session(given, now=now, current=current)
+        return _session(given, now=now)
     if given is not None:
+        moment = trust.present()
         digests = peppers.known().digests(text)
         found = rows.of_key(given.key_id, MAX_LIVE_SECRETS)
         match = _matching(found, digests)
         _tell_of_lost_peppers(given.key_id, found, digests)
     elif token.is_imported_form(text):
+        moment = trust.present()
         digests = peppers.known().digests(text)
         match = imported.matching(text, digests, now=now)
     else:
@@ -97,22 +95,27 @@ def _looked_up(text: str, *, now: datetime, current: int | None) -> _Remembered 
     if _ended(ends_at, now):
         return None
     bookkeeping.note_old_form(match, digests)
-    return _Remembered(match.principal(), current, ends_at, match)
+    return _Remembered(match.principal(), moment, ends_at, match)
 
 
-def _still_true(known: _Remembered, current: int | None) -> bool:
-    """Tell whether what is remembered may be used: nobody's rights shrank since, or the row still is what it was."""
-    if connection.vendor == "sqlite":
-        return current is not None and known.epoch == current
-    return known.row is not None and rows.unchanged(known.row)
+def _still_true(known: _Remembered) -> bool:
+    """Tell whether nobody's rights were taken away since, or else the row still is what it was."""
+    if trust.still(known.moment):
+        return True
+    moment = trust.present()
+    if known.row is None or not rows.unchanged(known.row):
+        return False
+    known.moment = moment
+    return True
 
 
-def _session(given: token.Token, *, now: datetime, current: int | None) -> _Remembered | None:
+def _session(given: token.Token, *, now: datetime) -> _Remembered | None:
+    moment = trust.present()
     found = sessions.looked_up(given, now_ms=milliseconds(now))
     if found is None:
         return None
     principal, ends_at_ms = found
-    return _Remembered(principal, current, instant(ends_at_ms), None)
+    return _Remembered(principal, moment, instant(ends_at_ms), None)
 
 
 def _matching(found: Sequence[SecretRow], digests: Mapping[int, bytes]) -> SecretRow | None:

@@ -59,7 +59,6 @@ def test_a_refused_key_counts_as_no_use(make_key: Callable[..., Any]) -> None:
     assert last_use(issued.key) is None
 
 
-@pytest.mark.skipif("connection.vendor != 'sqlite'", reason="another database is asked for the row each time")
 def test_authenticating_a_key_that_is_known_asks_the_database_nothing_however_long_ago_it_was_used(
     make_key: Callable[..., Any], django_assert_num_queries: Any
 ) -> None:

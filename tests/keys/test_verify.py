@@ -6,15 +6,13 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
-from django.db import connection  # noqa: F401 (the skip conditions name it)
 
 from apps.keys import services, token, verify
-from apps.keys.models import ApiKey, KeySecret
+from apps.keys.models import KeySecret
 from apps.keys.principal import operator
 
 NOW = services.utc_now()
 IN_AN_HOUR = NOW + timedelta(hours=1)
-sqlite_only = pytest.mark.skipif("connection.vendor != 'sqlite'", reason="only SQLite remembers verified keys")
 
 
 def holds(secret: str, now: datetime = NOW) -> bool:
@@ -90,7 +88,6 @@ def test_unknown_wrong_revoked_and_expired_do_the_same_work(
     assert set(work.values()) == {2}
 
 
-@sqlite_only
 def test_a_verified_key_is_remembered_and_costs_no_further_query(
     make_key: Callable[..., Any], django_assert_num_queries: Any
 ) -> None:
@@ -98,15 +95,6 @@ def test_a_verified_key_is_remembered_and_costs_no_further_query(
     assert holds(secret)
     with django_assert_num_queries(0):
         assert holds(secret)
-
-
-@pytest.mark.skipif("connection.vendor == 'sqlite'", reason="only other databases read the row each time")
-def test_on_a_database_that_hosts_share_the_row_is_read_each_time(make_key: Callable[..., Any]) -> None:
-    issued = make_key()
-    assert holds(issued.secret)
-    # Behind the back of the service and its epoch, as another host's would be.
-    ApiKey.objects.filter(pk=issued.key.id).update(revoked_at=NOW, revoked_by="another host")
-    assert not holds(issued.secret)
 
 
 def test_a_refusal_is_never_remembered(make_key: Callable[..., Any]) -> None:

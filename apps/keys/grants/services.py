@@ -14,7 +14,7 @@ from typing import Any
 from django.db import IntegrityError, transaction
 
 from apps.http import strict_json
-from apps.keys import epoch
+from apps.keys import trust
 from apps.keys.audit.services import record
 from apps.keys.grants import checking, holding, limits, resources, rules, signing
 from apps.keys.grants.checking import Decision, Question
@@ -178,7 +178,7 @@ def revoke(grant_id: str, principal: Principal, *, tenant_id: str, now_ms: int, 
     """
     if not principal.has("grants:write"):
         raise GrantScopeDenied("this needs the scope grants:write")
-    with epoch.shared().moving(), transaction.atomic(durable=True):
+    with trust.shrinking():
         row = find(grant_id, reader=principal, tenant_id=tenant_id, lock=True)
         if row.revoked_at_ms is not None:
             return row

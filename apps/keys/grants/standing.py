@@ -1,17 +1,14 @@
 """Grants asked by their id: the one to carry along unasked, whether one stands, what one allows. For work and triggers.
 
-What was found to hold is remembered in this process under the revocation epoch, until the first end in the grant's
-chain; every revocation of a key, a grant or a signing key moves the epoch. On a database that several hosts may share
-nothing is remembered. A refusal is never remembered.
+What was found to hold is remembered in this process until the first end in the grant's chain, for as long as nobody's
+rights were taken away anywhere (`apps/keys/trust.py`). A refusal is never remembered.
 """
 
 import threading
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from django.db import connection
-
-from apps.keys import epoch
+from apps.keys import trust
 from apps.keys.grants import checking, limits, resources, services
 from apps.keys.grants.checking import Question
 from apps.keys.grants.errors import GrantRefused
@@ -24,7 +21,7 @@ from apps.keys.principal import Principal
 @dataclass(frozen=True, slots=True)
 class _Held:
     grant_id: str
-    epoch: int
+    moment: trust.Moment
     until_ms: int
 
 
@@ -39,7 +36,7 @@ def carried_by(principal: Principal, *, tenant_id: str, application_id: str, now
     Before the caller's transaction begins: it may write. Raises GrantScopeDenied for a namespace not held.
     """
     key = ("carried", principal, tenant_id, application_id)
-    current = _epoch()
+    current = trust.present()
     known = _recall(key, current, now_ms)
     if known is not None:
         return known
@@ -51,7 +48,7 @@ def carried_by(principal: Principal, *, tenant_id: str, application_id: str, now
 def refusal(tenant_id: str, grant_id: str, *, now_ms: int) -> GrantRefused | None:
     """Return why the grant holds for nothing any more, or None while it stands."""
     key = ("stands", tenant_id, grant_id)
-    current = _epoch()
+    current = trust.present()
     if _recall(key, current, now_ms) is not None:
         return None
     try:
@@ -75,7 +72,7 @@ def check_allows(
 ) -> None:
     """Raise GrantRefused unless the grant lets its own subject do this to `flow://{application}/{segments}`."""
     key = ("allows", tenant_id, grant_id, capability, segments, environment)
-    current = _epoch()
+    current = trust.present()
     if _recall(key, current, now_ms) is not None:
         return
     row = _row(tenant_id, grant_id)
@@ -109,18 +106,14 @@ def _row(tenant_id: str, grant_id: str) -> IssuedGrant:
     return row
 
 
-def _epoch() -> int | None:
-    return epoch.shared().read() if connection.vendor == "sqlite" else None
-
-
-def _recall(key: _Key, current: int | None, now_ms: int) -> str | None:
+def _recall(key: _Key, current: trust.Moment | None, now_ms: int) -> str | None:
     known = _held.get(key)
-    if current is None or known is None or known.epoch != current or now_ms >= known.until_ms:
+    if known is None or now_ms >= known.until_ms or not known.moment.holds(current):
         return None
     return known.grant_id
 
 
-def _remember(key: _Key, grant_id: str, current: int | None, until_ms: int) -> None:
+def _remember(key: _Key, grant_id: str, current: trust.Moment | None, until_ms: int) -> None:
     if current is None:
         return
     with _turn:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from django.db import connection, transaction
 
 from apps.http.errors import ApiError, authentication_required
-from apps.keys import epoch, limits, people, peppers, token
+from apps.keys import limits, people, peppers, token, trust
 from apps.keys.audit.services import record
 from apps.keys.models import Operator
 from apps.keys.principal import EVERY_NAMESPACE, Principal
@@ -114,7 +114,7 @@ def end(session: HumanSession, *, by: Principal, now_ms: int) -> bool:
 
 
 def _end(session_id: str, by: Principal, *, now_ms: int) -> bool:
-    with epoch.shared().moving(), transaction.atomic(durable=True):
+    with trust.shrinking():
         ended = HumanSession.objects.filter(pk=session_id, ended_at_ms__isnull=True).update(ended_at_ms=now_ms)
         if ended:
             record(by, "session.ended", target=session_id, at_ms=now_ms)

@@ -10,7 +10,7 @@ from django.contrib.auth.validators import UnicodeUsernameValidator
 from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
 
-from apps.keys import epoch
+from apps.keys import trust
 from apps.keys.audit.services import record
 from apps.keys.models import Operator
 from apps.keys.principal import Principal
@@ -48,7 +48,7 @@ def create_operator(*, name: str, password: str, role: Role, by: Principal) -> O
 
 def set_role(person_id: int, role: Role, *, by: Principal) -> Operator:
     """Give a person another role, from their next request on. Raises OperatorRefused for the last administrator."""
-    with epoch.shared().moving(), transaction.atomic(durable=True):
+    with trust.shrinking():
         person = _locked(person_id)
         if role != Role.ADMINISTRATOR:
             _keep_an_administrator(person)
@@ -61,7 +61,7 @@ def set_role(person_id: int, role: Role, *, by: Principal) -> Operator:
 
 def set_active(person_id: int, active: bool, *, by: Principal) -> Operator:
     """Let a person sign in, or stop them at once, signed in or not. Raises OperatorRefused as `set_role`."""
-    with epoch.shared().moving(), transaction.atomic(durable=True):
+    with trust.shrinking():
         person = _locked(person_id)
         if not active:
             _keep_an_administrator(person)
@@ -77,7 +77,7 @@ def set_password(person_id: int, password: str, *, by: Principal) -> Operator:
     person = Operator.objects.get(pk=person_id)
     _check_password(password, person)
     person.set_password(password)
-    with epoch.shared().moving(), transaction.atomic(durable=True):
+    with trust.shrinking():
         person.save(update_fields=["password"])
         record(by, "operator.password", target=person.username)
     return person

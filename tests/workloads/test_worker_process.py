@@ -12,10 +12,12 @@ from typing import Any
 import pytest
 from django.db import connection
 
+from apps.keys.services import ensure_namespace
 from apps.workloads import services
 from apps.workloads.clock import now_ms
 from apps.workloads.commands import RetryPolicy
 from apps.workloads.models import Attempt, Result, Workload
+from tests.workloads.conftest import NAMESPACE
 from tests.workloads.test_races import ROOT, database_url
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.acceptance]
@@ -141,3 +143,13 @@ def test_once_drains_and_says_how_much(worker, naps, capfd):
     assert worker("--once").wait(60) == 0
     assert set(Workload.objects.values_list("state", flat=True)) == {"SUCCEEDED"}
     assert "3 attempts" in capfd.readouterr().out
+
+
+def test_a_worker_says_which_of_its_namespaces_are_not_there_and_runs_the_others(worker, naps, capfd):
+    ensure_namespace(NAMESPACE)
+    naps(1, 0.05)
+    assert worker("--once", "--namespaces", f"{NAMESPACE},mistyped").wait(60) == 0
+    told = capfd.readouterr()
+    assert "1 attempt made" in told.out
+    said = told.out + told.err
+    assert "there is no namespace mistyped" in said and f"there is no namespace {NAMESPACE}" not in said

@@ -11,6 +11,7 @@ import pytest
 from django.core.management import call_command
 from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 
+from apps.keys.services import ensure_namespace
 from apps.workloads import limits, services
 from apps.workloads.capabilities import Cancelled
 from apps.workloads.clock import now_ms
@@ -63,13 +64,19 @@ def test_while_secrets_are_exchanged_both_verify(receiver, settings):
         assert Webhook(secret).verify(raw, headers) is None
 
 
-def test_the_command_prints_the_secret_of_a_receiver(receiver):
+@pytest.mark.django_db
+def test_the_command_prints_the_secret_of_a_receiver_to_a_namespace_there_is(receiver):
+    ensure_namespace(NAMESPACE)
     out = StringIO()
     call_command("webhook", "secret", receiver.url(), "--namespace", NAMESPACE, "--json", stdout=out)
     shown = json.loads(out.getvalue())
     assert shown["secrets"] == signing.secrets_for(NAMESPACE, f"https://localhost:{receiver.port}")
     with pytest.raises(SystemExit):
         call_command("webhook", "secret", "http://localhost/", stderr=StringIO())
+    told = StringIO()
+    with pytest.raises(SystemExit):
+        call_command("webhook", "secret", receiver.url(), "--namespace", "mistyped", stderr=told)
+    assert "there is no namespace mistyped" in told.getvalue()
 
 
 @pytest.mark.parametrize("status", [400, 401, 404, 410, 422])

@@ -1,19 +1,24 @@
 """`manage.py worker`: evaluate triggers, sweep, and run durable work until told to stop."""
 
+import logging
 import sys
 from argparse import ArgumentParser, ArgumentTypeError
+from collections.abc import Collection
 from typing import Any
 
 from django.conf import settings
 from django.core.management.base import BaseCommand
 
 from apps.keys.grants import pruning
+from apps.keys.models import Namespace
 from apps.operations.services import compacting, liveness, sampling
 from apps.operations.services.supervised import end_with_supervisor
 from apps.triggers.evaluator import Evaluator
 from apps.workloads import retention
 from apps.workloads.printed import MaskedStream
 from apps.workloads.worker import Step, Worker, WorkerOptions, stop_on_signals
+
+logger = logging.getLogger("feltdb.worker")
 
 MAX_CONCURRENCY = 64
 MAX_GRACE_S = 600.0
@@ -50,6 +55,7 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         """Run until stopped, or once."""
         named = tuple(name.strip() for name in options["namespaces"].split(",") if name.strip())
+        _tell_unknown(named)
         evaluator = Evaluator(namespaces=frozenset(named) if named else None)
         how = WorkerOptions(concurrency=options["concurrency"], namespaces=named or None, grace_s=options["grace"])
         triggers = Step("triggers", evaluator.run_once, pause=evaluator.wait, close=evaluator.close)
@@ -64,6 +70,13 @@ class Command(BaseCommand):
             self.stdout.write(f"{attempts} attempt{'' if attempts == 1 else 's'} made; nothing is left to do now.")
         else:
             worker.run()
+
+
+def _tell_unknown(named: Collection[str]) -> None:
+    """Say which namespaces are not there: a worker may come first, but a name may also be mistyped."""
+    known = set(Namespace.objects.filter(name__in=named).values_list("name", flat=True))
+    for name in sorted(set(named) - known):
+        logger.warning("there is no namespace %s yet; its work is run once there is", name)
 
 
 def _within(low: float, high: float, kind: type[int] | type[float]) -> Any:

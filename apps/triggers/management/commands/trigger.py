@@ -12,7 +12,6 @@ from django.core.management.base import CommandParser
 from apps.http import canonical_json, strict_json
 from apps.http.errors import ApiError
 from apps.keys.commands import REFUSED, STORAGE, PlainCommand, add_json_option
-from apps.keys.models import Namespace
 from apps.keys.principal import operator
 from apps.triggers import services
 from apps.triggers.definition import BEGINNING, NOW
@@ -20,6 +19,7 @@ from apps.triggers.errors import TriggerInvalid
 from apps.triggers.limits import DRY_RUN_SAMPLES
 from apps.triggers.models import Trigger
 from apps.triggers.services.trying import RECENT
+from apps.workloads.by_hand import namespace_named
 from apps.workloads.clock import now_ms
 
 OPERATOR = operator("command-line")
@@ -105,7 +105,7 @@ class Command(PlainCommand):
         namespace = options["namespace"]
         if namespace is None and isinstance(document, dict) and isinstance(document.get("tenant_id"), str):
             namespace = document["tenant_id"]
-        namespace = _existing(namespace or DEFAULT_NAMESPACE)
+        namespace = namespace_named(namespace or DEFAULT_NAMESPACE)
         defined = services.define(namespace, document, by=OPERATOR, now_ms=now_ms())
         what = "defined" if defined.created else "changed" if defined.changed else "unchanged"
         self._show_one(services.find(namespace, defined.trigger.trigger_id), options, what)
@@ -265,13 +265,7 @@ def _change(options: dict[str, Any]) -> tuple[str, str]:
 
 
 def _namespace(options: dict[str, Any]) -> str:
-    return _existing(options["namespace"] or DEFAULT_NAMESPACE)
-
-
-def _existing(namespace: str) -> str:
-    if not Namespace.objects.filter(pk=namespace).exists():
-        raise ApiError("NOT_FOUND", f"there is no namespace {namespace}; the first key for it makes it (keys create)")
-    return namespace
+    return namespace_named(options["namespace"] or DEFAULT_NAMESPACE)
 
 
 def _line(trigger: Trigger) -> str:

@@ -4,7 +4,9 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
+from apps.http.errors import ApiError
 from apps.keys.commands import PlainCommand, add_json_option
+from apps.workloads.by_hand import namespace_named
 from apps.workloads.webhooks import signing, targets
 from apps.workloads.webhooks.targets import TargetRefused
 
@@ -13,7 +15,7 @@ class Command(PlainCommand):
     """Parses, calls, prints."""
 
     help = "Print the secrets of one receiver of webhooks, newest first; they are derived, none is stored."
-    refusals = (TargetRefused,)
+    refusals = (ApiError, TargetRefused)
 
     def add_arguments(self, parser: CommandParser) -> None:
         """Declare the subcommand."""
@@ -27,7 +29,7 @@ class Command(PlainCommand):
     def run(self, **options: Any) -> None:
         """Print them."""
         target = targets.read(options["url"])
-        found = signing.secrets_for(options["namespace"], target.origin)
+        found = signing.secrets_for(namespace_named(options["namespace"]), target.origin)
         if options["json"]:
             self.emit({"origin": target.origin, "namespace": options["namespace"], "secrets": found})
             return

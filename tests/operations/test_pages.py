@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from apps.workloads.models import Workload
 from apps.workloads.states import State
 from tests.operations.conftest import NOW_MS
 
+TEMPLATES = Path(__file__).resolve().parents[2] / "templates"
 PAGES = [
     "/admin/",
     "/admin/dead-letters/",
@@ -253,3 +255,12 @@ def test_no_page_asks_more_of_the_database_when_there_is_more_in_it(
         with CaptureQueriesContext(connection) as asked:
             console.get(path)
         assert len(asked) <= 15, (path, [query["sql"] for query in asked])
+
+
+def test_a_state_in_the_head_of_a_live_page_is_replaced_with_the_live_part() -> None:
+    live = [path for path in TEMPLATES.rglob("*.html") if '{% include "console/live.html" %}' in path.read_text()]
+    headed = [path.read_text().partition("{% block content %}")[0] for path in live]
+    with_state = [head for head in headed if "{% badge" in head]
+    assert len(with_state) >= 5
+    assert all('<div id="head-state">{% badge' in head for head in with_state)
+    assert 'hx-select-oob="#head-state"' in (TEMPLATES / "console" / "live.html").read_text()

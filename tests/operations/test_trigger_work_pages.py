@@ -132,11 +132,13 @@ def test_why_it_did_not_fire_shows_each_clause_with_its_value(console: Client, t
     text = text_of(console.get(page(trigger, "why") + links[1]))
     assert "It made no work" in text and "the predicate does not hold" in text
     assert "&quot;value&quot;:5" in text and ">2<" in text.replace(" ", "") and "all of" in text
+    assert ">no</span>" in text and ">yes</span>" in text and "not fire?</h1>" in text
     assert "nothing is there" in text_of(console.get(page(trigger, "why") + links[0]))
     services.evaluate_namespace(trigger.namespace, now_ms=now_ms())
     put("3", status="paid", total=7)
     services.evaluate_namespace(trigger.namespace, now_ms=now_ms())
     text = text_of(console.get(page(trigger, "why") + "?change=3"))
+    assert "Why did " in text and "not fire?" not in text.partition("<main")[2].partition("</h1>")[0]
     assert "It fired" in text and Workload.objects.get().workload_id in text
     for change, status in (("99", 404), ("x", 400), ("<script>", 400)):
         answer = console.get(page(trigger, "why"), {"change": change})

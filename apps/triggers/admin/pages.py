@@ -78,14 +78,16 @@ class TriggerPages(ActingAdmin):
         trigger = self._seen(request, pk)
         change = request.GET.get("change", "").strip()
         context: dict[str, Any] = {"change": change, "result": None, "recent": _recent(trigger)}
-        status = 200
+        status, fired = 200, False
         if change:
             try:
                 context["result"] = found = services.explain(trigger.namespace, trigger.trigger_id, change)
                 context["sequence"] = found["change"]["source_change_id"].rpartition(":")[2]
+                fired = found["outcome"]["kind"] == "work"
             except ApiError as refused:
                 context["refusal"], status = refused.message, refused.status
-        return self._answer(request, trigger, "why", f"Why did {trigger.trigger_id} not fire?", context, status)
+        title = f"Why did {trigger.trigger_id} {'' if fired else 'not '}fire?"
+        return self._answer(request, trigger, "why", title, context, status)
 
     def rebase_view(self, request: HttpRequest, pk: int) -> HttpResponse:
         """Show where the trigger stands against the history that is left, and put its cursor elsewhere."""

@@ -28,6 +28,7 @@ from feltsite import environment as env
 from feltsite.serving import framing
 from feltsite.serving.answering import SettledFor, answered
 from feltsite.serving.connections import Connection, Room, State
+from feltsite.serving.judging import judge
 from feltsite.serving.wire import Wire
 
 LINGER_S = 2.0
@@ -258,6 +259,7 @@ class WholeRequestWorker(ThreadWorker):  # type: ignore[misc]
 
     def handle_request(self, req: Any, conn: Connection) -> bool:
         """Let the application answer; tell whether the connection may be kept. Runs in a thread."""
+        judge(req)
         return answered(self.wsgi, req, conn, self.log, keep=self.alive)
 
     def _keepalive_after(self, conn: Connection, keepalive: bool) -> bool:

@@ -5,6 +5,7 @@ The actions are those of the address map and of the admin classes, the forms tho
 added fails until something is said here that may come between. Cost: about a minute.
 """
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -324,4 +325,6 @@ def test_a_button_of_a_page_that_is_out_of_date_does_nothing_and_tells_how_thing
                 wrong.append((name, between.__name__, "does not tell", told))
             if 'role="alert"' not in shown:
                 wrong.append((name, between.__name__, "has no alert"))
+            if not re.search(r"<title>(Not done|Error|Nothing was done)\b", shown):
+                wrong.append((name, between.__name__, "has the title of a page on which all went well"))
     assert not wrong, "\n".join(map(str, wrong))

@@ -183,14 +183,6 @@ def test_dead_letters_stand_together_by_capability_and_alike_reason(console: Cli
     assert alike[0].workload_id in whole and other.workload_id not in whole
 
 
-def test_work_that_no_worker_can_run_says_so(console: Client, make_work: Callable[..., Workload]) -> None:
-    shown = [
-        console.get(f"/admin/workloads/workload/{make_work(name, definition_id=name).workload_id}/change/").content
-        for name in ("identity", "unheard-of")
-    ]
-    assert [b"No worker can run this" in page for page in shown] == [False, True]
-
-
 def test_work_of_another_namespace_is_neither_listed_nor_retried_from_here(console: Client, make_dead: Any) -> None:
     from apps.keys.services import ensure_namespace
 

@@ -1,12 +1,16 @@
 """Signing in to the console, under the same limits on failing as every door where a password is asked for."""
 
 from typing import Any
+from urllib.parse import urlencode, urlsplit
 
 from django.contrib.admin.forms import AdminAuthenticationForm
 from django.core.exceptions import ValidationError
-from django.http import HttpResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
+from django.urls import reverse
+from django.utils.http import url_has_allowed_host_and_scheme
 
+from apps.http.console import CONSOLE_PREFIX
 from apps.http.errors import ApiError
 from apps.keys import people
 from apps.keys.audit import refusals
@@ -53,6 +57,26 @@ class SignInForm(AdminAuthenticationForm):
                 at_ms=now_ms(),
             )
         )
+
+
+UNSENT = "unsent"
+"""In the query of the sign-in page: a form was sent by somebody who was not signed in any more."""
+
+
+def nothing_done(request: HttpRequest) -> HttpResponse:
+    """Answer a form that nobody signed in has sent: the sign-in page says so, and leads back to the form's page."""
+    query = urlencode({"next": _page_of_the_form(request), UNSENT: 1})
+    return HttpResponseRedirect(f"{reverse('admin:login')}?{query}")
+
+
+def _page_of_the_form(request: HttpRequest) -> str:
+    """Return the page of ours that the form was on, or what the form was sent to where the browser does not tell."""
+    told: str = request.META.get("HTTP_REFERER", "")
+    ours = url_has_allowed_host_and_scheme(told, {request.get_host()}, require_https=request.is_secure())
+    page = urlsplit(told)
+    if not ours or not page.path.startswith(CONSOLE_PREFIX):
+        page = urlsplit(request.get_full_path())
+    return page.path + (f"?{page.query}" if page.query else "")
 
 
 def with_status(answer: HttpResponse) -> HttpResponse:

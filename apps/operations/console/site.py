@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial, wraps
+from typing import Any, TypeVar, cast
 
 from django.contrib.admin import AdminSite
 from django.http import HttpRequest, HttpResponse
@@ -26,7 +27,10 @@ from apps.operations.console import (
     storage,
     workers,
 )
+from apps.operations.services import liveness
 from apps.workloads.clock import now_ms
+
+View = TypeVar("View", bound=Callable[..., HttpResponseBase])
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -120,6 +124,19 @@ class ConsoleSite(AdminSite):
         """Show the sign-in page, or let somebody in."""
         return sign_in.with_status(super().login(request, extra_context))
 
+    def admin_view(self, view: View, cacheable: bool = False) -> View:
+        """Keep a page behind the sign-in; a form whose session has ended is answered there, and leads back."""
+        inside = super().admin_view(view, cacheable)
+
+        @wraps(inside)
+        def run(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+            leaving = request.path == reverse("admin:logout")
+            if request.method == "POST" and not leaving and not self.has_permission(request):
+                return sign_in.nothing_done(request)
+            return inside(request, *args, **kwargs)
+
+        return cast("View", run)
+
     def get_urls(self) -> list[URLPattern | URLResolver]:
         """Put our own pages before Django's, which end in a catch-all."""
         own: list[URLPattern | URLResolver] = [
@@ -165,7 +182,9 @@ class ConsoleSite(AdminSite):
         context["now_ms"] = now_ms()
         if context["has_permission"]:
             context["navigation"] = navigation(request)
+            context["here"] = current(context["navigation"])
             context["namespaces"] = namespace_choice(request)
+            context["worker_lives"] = partial(_worker_lives, request)  # asked for by the pages that tell it
         return context
 
     def index(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> TemplateResponse:
@@ -173,11 +192,20 @@ class ConsoleSite(AdminSite):
         return dashboard.page(self, request)
 
 
+def current(sections: list[dict[str, Any]]) -> str:
+    """Return what the navigation calls the page at hand, nothing where it has no entry of its own."""
+    return next((link["label"] for section in sections for link in section["links"] if link["current"]), "")
+
+
+def _worker_lives(request: HttpRequest) -> bool:
+    return liveness.serves(namespace_choice(request).current, now=now_ms())
+
+
 def navigation(request: HttpRequest) -> list[dict[str, Any]]:
     """Return the sections with the entries this person may see; a page that does not exist is left out."""
     sections = []
     for heading, entries in NAVIGATION:
-        links = []
+        links: list[dict[str, Any]] = []
         for entry in entries:
             if entry.permission and not request.user.has_perm(entry.permission):
                 continue
@@ -188,6 +216,9 @@ def navigation(request: HttpRequest) -> list[dict[str, Any]]:
             inside = request.path == url if entry.url_name == "index" else request.path.startswith(url)
             if entry.query:
                 url, inside = f"{url}?{entry.query}", inside and request.META["QUERY_STRING"] == entry.query
+            if inside:  # the more exact one comes later: one page alone is the current one
+                for link in links:
+                    link["current"] = False
             links.append({"label": entry.label, "url": url, "current": inside})
         if links:
             sections.append({"heading": heading, "links": links})

@@ -67,6 +67,14 @@ def standings(*, now: int) -> list[WorkerStanding]:
     return [_standing(process, now) for process in WorkerProcess.objects.order_by("worker_id")[:MAX_LISTED]]
 
 
+def serves(namespace: str, *, now: int) -> bool:
+    """Tell whether a worker process lives that takes work of the namespace."""
+    return any(
+        each.life is Life.ALIVE and (not each.process.namespaces or namespace in each.process.namespaces.split(","))
+        for each in standings(now=now)
+    )
+
+
 def _beat(process: WorkerProcess) -> None:
     now = now_ms()
     process.seen_at_ms = max(now, process.started_at_ms)

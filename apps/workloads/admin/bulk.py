@@ -175,7 +175,7 @@ class BulkOrderAdmin(PageAdmin):
         """Say on the list why no set was made."""
         said = refused.message if refused else "Nothing was chosen: tick the work first, then say what to do with it."
         request.method = "GET"
-        answer = self.changelist_view(request, {"refusal": said})
+        answer = self.changelist_view(request, {"refusal": said, "not_done": True})
         answer.status_code = refused.status if refused else CONFLICT
         return answer
 

@@ -227,7 +227,7 @@ class WorkloadAdmin(PageAdmin):
             "again": (again or InputForm.of(workload))
             if request.user.has_perm(ACT) and workload.state in REQUIRABLE
             else None,
-            "nobody": placement.nobody_known(workload),
+            "takers": placement.takers(workload),
             "refusal": refusal,
             "reason_given": request.POST.get("reason", ""),
             "api_url": request.build_absolute_uri(f"/v1/workloads/{workload.workload_id}"),

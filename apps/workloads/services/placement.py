@@ -21,6 +21,17 @@ class Eligible:
     active: int
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Takers:
+    """Who could take a workload: processes of ours (`ours`; whether one lives is not told here), others that are
+    registered and fit or hold such work now (`alive`), anybody at all that was ever heard of (`known`).
+    """
+
+    ours: bool
+    alive: bool
+    known: bool
+
+
 def placeable(namespace: str, worker_id: str, *, now_ms: int) -> RegisteredWorker | None:
     """Return the worker where it has registered; None for one that has not, which is held to nothing here.
 
@@ -32,22 +43,28 @@ def placeable(namespace: str, worker_id: str, *, now_ms: int) -> RegisteredWorke
     return worker
 
 
-def nobody_known(row: Workload) -> bool:
-    """Tell whether ready work is known to no worker: not to our own, to none that has registered or runs such work now.
+def takers(row: Workload) -> Takers | None:
+    """Return who could take ready work; None for work that is not ready.
 
-    A worker of somebody's that has done neither may still come and claim it.
+    A worker of somebody's that has neither registered nor runs such work now may still come and claim it.
     """
     if row.state != State.READY:
-        return False
+        return None
     lane = statements.get(Lane, id=row.lane_id)
     needed = set(lane.capabilities) - capabilities.names()
-    if not needed and row.definition_id in capabilities.names():
-        return False
-    if needed <= {row.definition_id} and declared.is_declared(row.namespace, row.definition_id):
-        return False
-    holding = Workload.objects.filter(namespace=row.namespace, worker_id__isnull=False, lane=lane)
-    registered = RegisteredWorker.objects.filter(namespace=row.namespace)
-    return not holding.exists() and not any(takes(worker, lane) for worker in registered)
+    ours = (not needed and row.definition_id in capabilities.names()) or (
+        needed <= {row.definition_id} and declared.is_declared(row.namespace, row.definition_id)
+    )
+    holding = Workload.objects.filter(namespace=row.namespace, worker_id__isnull=False, lane=lane).exists()
+    registered = [worker for worker in RegisteredWorker.objects.filter(namespace=row.namespace) if takes(worker, lane)]
+    fit = any(worker.lifecycle == Lifecycle.READY and worker.health == Health.HEALTHY for worker in registered)
+    return Takers(ours=ours, alive=holding or fit, known=ours or holding or bool(registered))
+
+
+def nobody_known(row: Workload) -> bool:
+    """Tell whether ready work is known to no worker: not to our own, to none that has registered or runs such work."""
+    found = takers(row)
+    return found is not None and not found.known
 
 
 def _check_standing(worker: RegisteredWorker, now_ms: int) -> None:

@@ -21,6 +21,7 @@ document.addEventListener("htmx:beforeRequest", (event) => {
 
 document.addEventListener("htmx:beforeSwap", (event) => {
   if (event.target.id !== "live") return;
+  if (event.detail.xhr.status >= 500) return; // told below, and never put in place of what is shown
   // Signed out meanwhile, or the page is gone: let the browser show what the server says.
   if (!event.detail.serverResponse.includes('id="live"')) {
     event.preventDefault();
@@ -28,6 +29,28 @@ document.addEventListener("htmx:beforeSwap", (event) => {
   } else if (busy(event.target)) {
     event.preventDefault();
   }
+});
+
+const LOST =
+  "This page is no longer live: the server cannot be reached. What is shown may be out of date; " +
+  "the server is asked again every 5 seconds.";
+
+/** Say above the live part that it is not live any more, once, for as long as that is so. */
+function tellLost(event) {
+  if (event.target.id !== "live" || document.getElementById("lost")) return;
+  const notice = document.createElement("p");
+  notice.id = "lost";
+  notice.className = "notice notice-warning";
+  notice.setAttribute("role", "alert");
+  notice.textContent = LOST;
+  event.target.before(notice);
+}
+
+for (const name of ["sendError", "timeout", "responseError"]) {
+  document.addEventListener(`htmx:${name}`, tellLost);
+}
+document.addEventListener("htmx:afterRequest", (event) => {
+  if (event.detail.successful) document.getElementById("lost")?.remove();
 });
 
 /** Give each command a button that copies it. */

@@ -10,6 +10,7 @@ Days of the month and of the week that are both restricted match when either doe
 a minute.
 """
 
+import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from itertools import islice
@@ -19,6 +20,10 @@ from cronsim import CronSim, CronSimError
 
 _WINDOWS_S = (2 * 3_600, 86_400, 8 * 86_400, 40 * 86_400, 400 * 86_400)
 """How far back the last due time is looked for, nearer first: a long pause costs no walk through its minutes."""
+
+
+_OF_ONE_HOST = re.compile(r"(localtime|posixrules|Factory)\Z|(posix|right)/")
+"""Files beside the zones that mean what a host is set to, or count seconds in another way: no zone of a place."""
 
 
 class Unreadable(ValueError):
@@ -72,6 +77,8 @@ def due_times(expression: str, zone: str, after_ms: int) -> Iterator[int]:
     if len(expression.split()) != 5:
         raise Unreadable("an expression has five fields: minute, hour, day of month, month, day of week")
     try:
+        if _OF_ONE_HOST.match(zone):
+            raise ZoneInfoNotFoundError(zone)
         place = ZoneInfo(zone)
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
         raise Unreadable(f"{zone!r} is no time zone") from error

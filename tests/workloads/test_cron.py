@@ -67,6 +67,12 @@ def test_a_due_time_is_after_the_instant_and_a_minute_is_the_finest_grain():
         ("0 0 * * *", "Mars/Olympus"),
         ("0 0 * * *", ""),
         ("0 0 * * *", "../etc/passwd"),
+        ("0 0 * * *", "localtime"),
+        ("0 0 * * *", "posixrules"),
+        ("0 0 * * *", "Factory"),
+        ("0 0 * * *", "posix/Europe/Berlin"),
+        ("0 0 * * *", "right/Europe/Berlin"),
+        ("0 0 * * *", "Europe"),
     ],
 )
 def test_what_cannot_be_read_or_never_comes_is_refused(expression, zone):

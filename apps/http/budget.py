@@ -53,15 +53,21 @@ def current() -> Budget | None:
     return _current.get()
 
 
-@contextmanager
-def spending(budget: Budget) -> Iterator[Budget]:
-    """Make `budget` the current one; its permit is back at the end, whatever happens."""
-    token = _current.set(budget)
-    try:
-        yield budget
-    finally:
-        _current.reset(token)
-        budget.give_back()
+class spending:
+    """Make `budget` the current one for a `with`; its permit is back at the end, whatever happens."""
+
+    __slots__ = ("_budget", "_token")
+
+    def __init__(self, budget: Budget) -> None:
+        self._budget = budget
+
+    def __enter__(self) -> Budget:
+        self._token = _current.set(self._budget)
+        return self._budget
+
+    def __exit__(self, *_: object) -> None:
+        _current.reset(self._token)
+        self._budget.give_back()
 
 
 @contextmanager

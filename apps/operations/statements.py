@@ -34,17 +34,21 @@ _UNDOING = ("ROLLBACK", "RELEASE")
 _UNKNOWN = 0
 
 
-@contextmanager
-def bounded_statements() -> Iterator[None]:
-    """Hold every statement of this thread's connection to the current budget."""
-    opened = connections[DEFAULT_DB_ALIAS]  # this thread's, looked up once
-    opened.execute_wrappers.append(_Bounded())
-    try:
-        yield
-    finally:
-        opened.execute_wrappers.pop()
-        if opened.vendor == "postgresql" and _UNKNOWN < _stands_at(opened) < SURPRISING_MS:
-            _unbind_postgres(opened)
+class bounded_statements:
+    """Hold every statement of this thread's connection to the current budget, for a `with`."""
+
+    __slots__ = ("_opened",)
+
+    def __init__(self) -> None:
+        self._opened: Any = connections[DEFAULT_DB_ALIAS]  # looked up once
+
+    def __enter__(self) -> None:
+        self._opened.execute_wrappers.append(_Bounded())
+
+    def __exit__(self, *_: object) -> None:
+        self._opened.execute_wrappers.pop()
+        if self._opened.vendor == "postgresql" and _UNKNOWN < _stands_at(self._opened) < SURPRISING_MS:
+            _unbind_postgres(self._opened)
 
 
 @contextmanager

@@ -218,6 +218,21 @@ ON_A_PHONE = """() => {
 }"""
 
 
+def test_the_pages_unfolded_on_a_phone_bar_nobody_and_lead_on(instance: Filled) -> None:
+    with browser() as seen:
+        page = seen.page
+        sign_in(page, instance, "root")
+        page.set_viewport_size({"width": WIDTHS[1], "height": 900})
+        for scheme in SCHEMES:
+            page.emulate_media(color_scheme=scheme)
+            page.locator("nav.rooms summary").click()
+            seen.examine(f"the pages unfolded, {scheme}")
+            page.get_by_role("navigation", name="Console").get_by_role("link", name="Dead letters").click()
+            expect(page.locator("nav.rooms .here")).to_have_text("Dead letters in default")
+            expect(page.get_by_role("link", name="Approvals")).to_be_hidden()  # folded again
+        seen.check()
+
+
 def on_a_phone(page: Page) -> list[str]:
     """Return what is wrong with the navigation of a narrow page: it is folded, opens by keyboard, marks the page."""
     if not page.locator("nav.rooms").count():

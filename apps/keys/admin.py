@@ -190,8 +190,7 @@ class ApiKeyAdmin(ReadOnlyAdmin):
             return None
         if "confirmed" not in request.POST:
             return self._page(request, "revoke", "Are you sure?", keys=keys)
-        for key in keys:
-            services.revoke_key(key.id, by=by)
+        for key in services.revoke_keys([key.id for key in keys], by=by):
             self.log_change(request, key, "revoked")
         self.message_user(request, f"Revoked: {', '.join(str(key) for key in keys)}.", messages.SUCCESS)
         return None

@@ -181,16 +181,22 @@ def revoke_key(key_id: str, *, by: Principal, now: datetime | None = None) -> Ap
 
     Raises KeyNotFound, and KeyDenied where `by` holds less than the key.
     """
+    return revoke_keys([key_id], by=by, now=now)[0]
+
+
+def revoke_keys(key_ids: Sequence[str], *, by: Principal, now: datetime | None = None) -> list[ApiKey]:
+    """Revoke the keys as `revoke_key` does, all of them or none, in the time that one takes. Returns them in order."""
     now = now or utc_now()
     with trust.shrinking():
-        key = _locked(key_id, by=by)
-        if key.revoked_at is None:
-            before = shapes.summary(key)
-            key.revoked_at = now
-            key.revoked_by = by.label[: limits.MAX_ACTOR_CHARS]
-            key.save(update_fields=["revoked_at", "revoked_by"])
-            _record("key.revoked", key, by=by, now=now, before=before)
-    return key
+        keys = [_locked(key_id, by=by) for key_id in key_ids]
+        for key in keys:
+            if key.revoked_at is None:
+                before = shapes.summary(key)
+                key.revoked_at = now
+                key.revoked_by = by.label[: limits.MAX_ACTOR_CHARS]
+                key.save(update_fields=["revoked_at", "revoked_by"])
+                _record("key.revoked", key, by=by, now=now, before=before)
+    return keys
 
 
 def _locked(key_id: str, *, by: Principal) -> ApiKey:

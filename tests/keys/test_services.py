@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from apps.keys import limits, peppers, reading, services, token
+from apps.keys import limits, peppers, reading, services, token, trust
 from apps.keys.models import ApiKey, KeySecret, Namespace
 from apps.keys.principal import Principal, operator
 from apps.keys.scopes import SCOPES
@@ -163,6 +163,19 @@ def test_revoking_takes_everything_the_key_holds() -> None:
     services.revoke_key(key.id, by=issuer(scopes={"state:read", "state:write"}))
     key.refresh_from_db()
     assert key.revoked_by == "service:issuer"
+
+
+def test_several_keys_are_revoked_in_one_go_or_none_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[None] = []
+    monkeypatch.setattr(trust, "_is_shared", lambda: True)
+    monkeypatch.setattr(trust, "outlive_leases", lambda: waits.append(None))
+    keys = [issue().key.id, issue(scopes=["state:write"]).key.id, issue().key.id]
+    with pytest.raises(services.KeyDenied):
+        services.revoke_keys(keys, by=issuer(scopes={"state:read"}))
+    assert not ApiKey.objects.exclude(revoked_at=None).exists() and waits == []
+    assert [key.id for key in services.revoke_keys(keys, by=ROOT)] == keys
+    assert ApiKey.objects.exclude(revoked_at=None).count() == 3
+    assert len(waits) == 1, "one wait, however many there are"
 
 
 def test_whoever_may_give_a_key_may_end_one_that_outlives_them() -> None:

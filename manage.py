@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""Django's command line for FeltDB. See `make help` for the daily commands."""
+"""The command line of an instance. See `make help` for the daily commands."""
 
 import os
 import sys
@@ -8,15 +8,16 @@ import sys
 def main() -> None:
     """Run the management command named on the command line."""
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "feltsite.settings")
-    from django.conf import settings
-    from django.core.exceptions import ImproperlyConfigured
-    from django.core.management import execute_from_command_line
-
     try:
-        settings.DATA_DIR  # noqa: B018 - a setting that cannot be used is told in a line, before anything else
-    except ImproperlyConfigured as error:
-        sys.exit(f"manage.py: {error}")
-    execute_from_command_line(sys.argv)
+        import django  # noqa: F401
+    except ModuleNotFoundError:
+        sys.exit(
+            f"manage.py: {sys.executable} has no Django. Run it as .venv/bin/python manage.py; "
+            "'make run' makes .venv where it is missing"
+        )
+    from feltsite import command_line
+
+    command_line.run(sys.argv)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ Settings, the server's configuration and the reference in `docs/settings.md` (`p
 from this table; a test holds them together. Not here: what is computed from the values (`settings.py`, `capacity.py`).
 """
 
+import difflib
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from django.core.exceptions import ImproperlyConfigured
 Kind = Literal["text", "flag", "whole", "list"]
 _TRUE = frozenset({"true", "1", "yes", "on"})
 _FALSE = frozenset({"false", "0", "no", "off", ""})
+ALIKE = 0.8  # of 1: how much a name must look like a setting's to be taken for it
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -341,6 +343,22 @@ def flag(name: str, *, environment: Mapping[str, str] = os.environ) -> bool:
 def listed(name: str, *, environment: Mapping[str, str] = os.environ) -> list[str]:
     """Return the comma-separated members of variable `name`."""
     return [member.strip() for member in text(name, environment=environment).split(",") if member.strip()]
+
+
+def named() -> list[str]:
+    """Return the names of all variables."""
+    return list(_BY_NAME)
+
+
+def mistyped(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Return the variables that are no setting but look like one that is spelled wrong, each with the right name."""
+    found = {}
+    for name in sorted(environment):
+        if name.startswith("FELTDB_") and name not in _BY_NAME:
+            meant = difflib.get_close_matches(name, _BY_NAME, n=1, cutoff=ALIKE)
+            if meant:
+                found[name] = meant[0]
+    return found
 
 
 def reference() -> str:

@@ -7,6 +7,7 @@ Not here: the variables themselves, with defaults and bounds (`environment.py`),
 import errno
 import os
 import re
+from importlib.util import find_spec
 from pathlib import Path
 
 import environ
@@ -104,7 +105,13 @@ REQUEST_DEADLINE_MS = env.whole("FELTDB_REQUEST_DEADLINE_MS")
 WORKER_CONCURRENCY = env.whole("WORKER_CONCURRENCY")
 ACCESS_LOG = env.flag("ACCESS_LOG")
 
+MISTYPED = env.mistyped()  # told by `manage.py setup`
 EXTRA_APPS = env.listed("FELTDB_APPS")
+for _app in EXTRA_APPS:
+    if not _app.partition(".")[0].isidentifier() or find_spec(_app.partition(".")[0]) is None:
+        raise ImproperlyConfigured(
+            f"FELTDB_APPS: there is no Python package {_app!r}; it is looked for beside manage.py and on PYTHONPATH"
+        )
 WORK_RETENTION_DAYS = env.whole("FELTDB_WORK_RETENTION_DAYS")
 # What compaction keeps of every store's history, and how often the worker looks whether some can go.
 HISTORY_DAYS = env.whole("FELTDB_HISTORY_DAYS")

@@ -16,6 +16,7 @@ from feltdb_engine.errors import EngineError, StorageError
 REFUSED = 1
 USAGE = 2
 STORAGE = 3
+_NOT_MADE = frozenset({"42P01", "42703"})  # PostgreSQL's undefined_table and undefined_column
 
 
 class PlainCommand(BaseCommand):
@@ -39,7 +40,7 @@ class PlainCommand(BaseCommand):
         except self.refusals as error:
             self.end(REFUSED, str(error))
         except (DatabaseError, InterfaceError) as error:
-            self.end(STORAGE, f"the database cannot be used: {error} (has 'manage.py migrate' been run?)")
+            self.end(STORAGE, database_trouble(error))
         except OSError as error:
             # The system's own words, and the file they are about, without its number.
             place = f": {error.filename}" if error.filename else ""
@@ -57,6 +58,15 @@ class PlainCommand(BaseCommand):
     def emit(self, document: Any) -> None:
         """Write the one JSON document to standard output."""
         self.stdout.write(strict_json.dumps(document).decode())
+
+
+def database_trouble(error: Exception) -> str:
+    """Return what to tell of a database that cannot be used: its own words, and the next step where tables lack."""
+    words = " ".join(str(error).split())
+    state = getattr(error.__cause__, "sqlstate", None)
+    not_made = state in _NOT_MADE or words.startswith(("no such table", "no such column"))
+    next_step = " (it is not made, or of another version: run 'manage.py setup')" if not_made else ""
+    return f"the database cannot be used: {words}{next_step}"
 
 
 def add_json_option(parser: CommandParser) -> None:

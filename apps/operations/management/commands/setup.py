@@ -34,6 +34,8 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Prepare under a lock, so that two starts at once do not make two first keys."""
+        for name, meant in settings.MISTYPED.items():
+            self.stderr.write(f"{name} is no setting and means nothing; is {meant} meant? See docs/settings.md.")
         if options["for_server"]:
             refuse_taken_address(settings.HOST, settings.PORT)
         with (settings.DATA_DIR / "setup.lock").open("w") as lock:

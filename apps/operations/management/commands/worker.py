@@ -7,11 +7,12 @@ from collections.abc import Collection
 from typing import Any
 
 from django.conf import settings
-from django.core.management.base import BaseCommand
+from django.core.management.base import BaseCommand, CommandError
+from django.db import DatabaseError
 
 from apps.keys.grants import pruning
 from apps.keys.models import Namespace
-from apps.operations.services import compacting, liveness, sampling
+from apps.operations.services import compacting, liveness, sampling, versions
 from apps.operations.services.supervised import end_with_supervisor
 from apps.triggers.evaluator import Evaluator
 from apps.workloads import retention
@@ -54,6 +55,14 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Run until stopped, or once."""
+        try:
+            behind = bool(versions.apart()[0])
+        except DatabaseError:
+            if options["once"]:
+                raise
+            behind = False  # a worker waits for a database that is away
+        if behind:
+            raise CommandError("the database is not made, or of an earlier version: run 'manage.py setup' first")
         named = tuple(name.strip() for name in options["namespaces"].split(",") if name.strip())
         _tell_unknown(named)
         evaluator = Evaluator(namespaces=frozenset(named) if named else None)

@@ -12,6 +12,8 @@ from apps.state.limits import ENTITY_TAGS
 from apps.state.reading import invalid
 
 _TAG = re.compile(r'(W/)?"([\x21\x23-\x7e\x80-\xff]*)"')
+_LIST = re.compile(rf"[ \t,]*(?:{_TAG.pattern}[ \t]*(?:,[ \t,]*|$))*")
+"""Tags between commas; a tag may hold a comma itself."""
 _VERSION = re.compile(r"[1-9][0-9]{0,18}")
 
 
@@ -68,16 +70,12 @@ def refuse(headers: Mapping[str, str]) -> None:
 def _tags(header: str, name: str, *, weak: bool) -> Tags:
     if header.strip() == "*":
         return Tags(anything=True, versions=frozenset())
-    versions: set[int] = set()
-    items = [item.strip() for item in header.split(",") if item.strip()]
-    if not 1 <= len(items) <= ENTITY_TAGS:
+    if not _LIST.fullmatch(header):
+        raise invalid(f"{name} is '*' or a list of versions in quotes, such as \"3\".", field=name)
+    found = [(tag[1], tag[2]) for tag in _TAG.finditer(header)]
+    if not 1 <= len(found) <= ENTITY_TAGS:
         raise invalid(f"{name} is '*' or 1 to {ENTITY_TAGS} entity tags.", field=name)
-    for item in items:
-        tag = _TAG.fullmatch(item)
-        if tag is None:
-            raise invalid(f"{name} is '*' or a list of versions in quotes, such as \"3\".", field=name)
-        if _VERSION.fullmatch(tag[2]) and (weak or not tag[1]):
-            versions.add(int(tag[2]))
+    versions = {int(said) for weakly, said in found if _VERSION.fullmatch(said) and (weak or not weakly)}
     return Tags(anything=False, versions=frozenset(versions))
 
 

@@ -7,6 +7,7 @@ Console errors, refused scripts or styles (the content security policy), page er
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Literal
 
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import ConsoleMessage, Page, Request, Response, expect, sync_playwright
@@ -26,7 +27,7 @@ PATIENCE_MS = 60_000
 """How long a page is given to show something: many of its live beats, on a machine that does much else."""
 
 WIDTHS = (1280, 390)
-SCHEMES = ("light", "dark")
+SCHEMES: tuple[Literal["light"], Literal["dark"]] = ("light", "dark")
 
 
 class Browser:
@@ -62,22 +63,20 @@ class Browser:
         self.expected_statuses = set()
 
     def shoot(self, name: str) -> None:
-        """Keep pictures of the whole page, wide and narrow, light and dark; nothing may overflow or bar the way."""
+        """Keep two pictures of the whole page, wide and light, narrow and dark; nothing may overflow or bar the way."""
         SCREENSHOTS.mkdir(exist_ok=True)
-        for width in WIDTHS:
+        for width, scheme in zip(WIDTHS, SCHEMES, strict=True):
             self.page.set_viewport_size({"width": width, "height": 900})
-            for scheme in SCHEMES:
-                self.page.emulate_media(color_scheme=scheme)
-                picture = SCREENSHOTS / f"{name}-{width}-{scheme}.png"
-                # Hiding the caret would style the fields for a moment, and a live part replaced in that very moment
-                # takes the style over by script, which the page's policy rightly refuses.
-                self.page.screenshot(path=picture, full_page=True, caret="initial")
-                if width == WIDTHS[0]:
-                    self.examine(f"{name}, {scheme}")
+            self.page.emulate_media(color_scheme=scheme)
+            picture = SCREENSHOTS / f"{name}-{width}-{scheme}.png"
+            # Hiding the caret would style the fields for a moment, and a live part replaced in that very moment takes
+            # the style over by script, which the page's policy rightly refuses.
+            self.page.screenshot(path=picture, full_page=True, caret="initial")
+            self.examine(f"{name}, {scheme}")
             overflow = self.page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
             if overflow > 0:
                 self.troubles.append(f"{name} is {overflow} pixels too wide at {width}")
-        self.page.emulate_media(color_scheme="light")
+        self.page.emulate_media(color_scheme=SCHEMES[0])
         self.page.set_viewport_size({"width": WIDTHS[0], "height": 900})
 
     def examine(self, name: str) -> None:

@@ -63,24 +63,25 @@ def stop_half_way(person: Person, api: httpx.Client) -> None:
     done, refused, left = map(int, told.groups())
     assert (done + left, refused) == (MANY, 0) and left > 0, told.group()
     person.reads(f"{left} were left alone.")
-    wait_until(
-        lambda: _attempts(api) == Counter({("DEAD_LETTER", 2): left, ("DEAD_LETTER", 3): done}),
-        f"{done} were to be tried once more and {left} left alone",
-    )
-
-
-def _attempts(api: httpx.Client) -> Counter[tuple[str, int]]:
-    """Count the work of the claims by its state and its attempts; none has 0 of them."""
-    work = every_work(api, application_id=CLAIMS).values()
-    return +Counter((each["state"], each["attempt_count"]) for each in work)
+    _wait_until_all_rest(api)
+    assert _attempts(api) == Counter({2: left, 3: done})
 
 
 def _wait_for_all_dead(api: httpx.Client, *, attempts: int) -> None:
-    """Wait until every claim's work is dead after exactly so many attempts."""
+    """Wait until every claim's work is dead; each has had exactly so many attempts."""
+    _wait_until_all_rest(api)
+    assert _attempts(api) == Counter({attempts: MANY})
 
+
+def _wait_until_all_rest(api: httpx.Client) -> None:
     def dead() -> bool:
-        found = _attempts(api)
-        assert max((count for _, count in found), default=0) <= attempts, "something was tried more often than asked"
-        return found == Counter({("DEAD_LETTER", attempts): MANY})
+        states: dict[str, int] = api.get("/workloads/counts").raise_for_status().json()["states"]
+        return states["DEAD_LETTER"] == MANY and not states["READY"]
 
-    wait_until(dead, f"{MANY} were to be dead after {attempts} attempts")
+    wait_until(dead, f"{MANY} were to be dead")
+
+
+def _attempts(api: httpx.Client) -> Counter[int]:
+    """Count the dead work of the claims by its attempts."""
+    dead = every_work(api, application_id=CLAIMS, state="DEAD_LETTER").values()
+    return Counter(each["attempt_count"] for each in dead)

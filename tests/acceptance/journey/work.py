@@ -50,6 +50,7 @@ def read_why_it_died_and_retry_it(person: Person, api: httpx.Client) -> None:
     person.told("Armed again")
     with person.without_reload():
         expect(person.card("Everything that happened")).to_contain_text("workload.completed")
+        expect(page.locator(".head .badge").first).to_have_text("succeeded")
     expect(person.card("Output")).to_contain_text('"euros": 39')
     person.fact("Attempts", "2 in all; 1 of 3 since it was last armed")
     person.fact("Retried by people", "1 time")

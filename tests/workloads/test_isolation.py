@@ -2,8 +2,10 @@
 
 import logging
 import os
+import signal
 import subprocess
 import sys
+import threading
 import time
 from io import StringIO
 from pathlib import Path
@@ -36,7 +38,7 @@ def _installed(monkeypatch):
     monkeypatch.setattr(capabilities, "_registry", registered)
     for name in [name for name in vars(programs) if name.startswith("iso_")]:
         body = getattr(programs, name)
-        limit = 2 if name == "iso_hang" else None
+        limit = 2 if name in ("iso_hang", "iso_half_word") else None
         capabilities.capability(name.replace("_", "-"), isolated=True, time_limit_s=limit)(body)
 
 
@@ -91,6 +93,37 @@ def test_ending_the_process_costs_one_attempt_which_the_default_policy_tries_aga
     assert (row.state, row.attempt_count, row.budget_used) == ("DEAD_LETTER", 2, 2)
 
 
+def test_an_input_and_an_answer_larger_than_a_sockets_buffer_arrive_however_late_they_are_read(work):
+    ensure_namespace(NAMESPACE)
+    puts = [Mutation(kind="put", collection="large", id=str(n), value={"text": "x" * 500_000}) for n in range(4)]
+    stores.store(NAMESPACE).commit(puts)
+    measured, read = work("iso-measure", {"text": "x" * 1_000_000}), work("iso-read-much")
+    Worker(options(lease_ms=30_000)).run_once()
+    assert Result.objects.get(workload=measured).output == 1_000_000
+    assert Result.objects.get(workload=read).output == 4
+    stores.close_all()
+
+
+def test_a_program_that_leaves_another_process_behind_has_ended_when_its_own_process_has(work, tmp_path):
+    began = tmp_path / "left"
+    left = work("iso-leave", {"began": str(began)})
+    try:
+        Worker(options(lease_ms=30_000)).run_once()
+        row = Workload.objects.get(pk=left.pk)
+        assert row.last_failure == "worker_failure: the program ended its process with code 3"
+        eventually(lambda: not any(thread.name == "printed" for thread in threading.enumerate()))
+    finally:
+        os.kill(int(began.read_text()), signal.SIGKILL)
+
+
+def test_a_signal_without_a_name_and_half_a_message_end_the_attempt_like_others(work):
+    named, half = work("iso-real-time-signal"), work("iso-half-word")
+    Worker(options(lease_ms=30_000)).run_once()
+    failure = Workload.objects.get(pk=named.pk).last_failure
+    assert failure == f"worker_failure: the program's process was ended by signal {signal.SIGRTMIN + 6}"
+    assert Workload.objects.get(pk=half.pk).last_failure.startswith("timeout: ran longer than 2 s")
+
+
 def test_a_program_asks_the_worker_for_all_it_reads_and_writes(work):
     ensure_namespace(NAMESPACE)
     rows = [("a", {"total": 3}), ("b", {"total": 9}), ("c", {"total": 5})]
@@ -138,7 +171,7 @@ def test_a_child_ends_with_its_worker(tmp_path):
         "from apps.workloads import capabilities\n"
         "from apps.workloads.isolation import parent\n"
         "context = SimpleNamespace(workload_id='w', namespace='n', attempt=1, deadline_at_ms=None,\n"
-        "                          cancelled=lambda: False)\n"
+        "                          traceparent=None, cancelled=lambda: False)\n"
         f"parent.run(capabilities.find('iso-patient'), {{'began': {str(began)!r}}}, context)\n"
     )
     worker = subprocess.Popen([sys.executable, "-c", script], cwd=Path(__file__).resolve().parents[2])

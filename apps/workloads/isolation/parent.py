@@ -2,13 +2,14 @@
 
 import logging
 import os
+import select
 import signal
 import socket
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import IO, Any
 
 from apps.workloads import printed
@@ -26,6 +27,9 @@ START_S = 60.0
 GIVE_UP_S = 5.0
 """Seconds that a child gets to give up by itself once it is asked to."""
 
+MAX_LINE_BYTES = 8_192
+"""Bytes of one line of the log; the rest of a longer one is another line."""
+
 MAX_PRINTED_LINES = 1_000
 """Lines of what one attempt prints that reach the log."""
 
@@ -42,10 +46,14 @@ def run(capability: Capability, input: JSON, context: Context) -> JSON:
             child = _spawn(capability.name, theirs)
         finally:
             theirs.close()
+        over = threading.Event()
+        printing = (child.stdout, context.workload_id, over)
+        threading.Thread(target=_log, args=printing, name="printed", daemon=True).start()
         try:
             return _attend(child, ours, capability, input, context)
         finally:
             _end(child)
+            over.set()
 
 
 def _spawn(name: str, theirs: socket.socket) -> "subprocess.Popen[bytes]":
@@ -61,35 +69,56 @@ def _spawn(name: str, theirs: socket.socket) -> "subprocess.Popen[bytes]":
     return child
 
 
+class _Watch:
+    """How long the child may go on: its time limit, what is asked of its work, whether its process is still there."""
+
+    def __init__(self, child: "subprocess.Popen[bytes]", context: Context) -> None:
+        self._child = child
+        self._context = context
+        self._give_up_at: float | None = None
+        self._gone = False
+        self.limit(START_S)
+
+    def limit(self, limit_s: float | None) -> None:
+        """From now on it has so many seconds."""
+        self._limit_s = limit_s
+        self._until = None if limit_s is None else time.monotonic() + limit_s
+
+    def look(self) -> None:
+        """Raise Failed beyond the limit, and Cancelled where it does not give up although it was asked to."""
+        now = time.monotonic()
+        if self._until is not None and now >= self._until:
+            raise Failed("timeout", f"ran longer than {self._limit_s} s", effect="unknown")
+        if self._give_up_at is None and self._context.cancelled():
+            self._give_up_at = now + GIVE_UP_S
+        if self._give_up_at is not None and now >= self._give_up_at:
+            raise Cancelled
+
+    def meanwhile(self) -> None:
+        """Look, while nothing comes or goes. Raises Ended too where its process is gone and had nothing left to say.
+
+        The connection alone does not tell: something that the program left behind may hold it open.
+        """
+        self.look()
+        if self._gone:
+            raise wire.Ended
+        self._gone = self._child.poll() is not None
+
+
 def _attend(
     child: "subprocess.Popen[bytes]", ours: socket.socket, capability: Capability, input: JSON, context: Context
 ) -> JSON:
-    limit_s: float | None = START_S
-    until: float | None = time.monotonic() + START_S
-    give_up_at: float | None = None
-    assert child.stdout is not None  # noqa: S101 - it was asked for
-    reader = threading.Thread(target=_log, args=(child.stdout, context.workload_id), name="printed", daemon=True)
-    reader.start()
+    watch = _Watch(child, context)
     ours.settimeout(LOOK_S)
     try:
-        wire.send(ours, _order(input, context))
+        wire.send(ours, _order(input, context), meanwhile=watch.meanwhile)
         while True:
-            now = time.monotonic()
-            if until is not None and now >= until:
-                raise Failed("timeout", f"ran longer than {limit_s} s", effect="unknown")
-            if give_up_at is None and context.cancelled():
-                give_up_at = now + GIVE_UP_S
-            if give_up_at is not None and now >= give_up_at:
-                raise Cancelled
-            try:
-                told = wire.receive(ours)
-            except TimeoutError:
-                continue
+            watch.look()
+            told = wire.receive(ours, meanwhile=watch.meanwhile)
             if "began" in told:
-                limit_s = capability.time_limit_s
-                until = None if limit_s is None else time.monotonic() + limit_s
+                watch.limit(capability.time_limit_s)
             elif "ask" in told:
-                wire.send(ours, _answer(context, told))
+                wire.send(ours, _answer(context, told), meanwhile=watch.meanwhile)
             elif "output" in told:
                 return told["output"]
             else:
@@ -158,7 +187,8 @@ def _how_it_ended(child: "subprocess.Popen[bytes]") -> str:
     except subprocess.TimeoutExpired:
         return "the program closed its connection to the worker"
     if code < 0:
-        return f"the program's process was ended by {signal.Signals(-code).name}"
+        named = -code in {each.value for each in signal.Signals}
+        return f"the program's process was ended by {signal.Signals(-code).name if named else f'signal {-code}'}"
     return f"the program ended its process with code {code}"
 
 
@@ -171,11 +201,40 @@ def _end(child: "subprocess.Popen[bytes]") -> None:
     child.wait()
 
 
-def _log(pipe: IO[bytes], workload_id: str) -> None:
+def _log(pipe: IO[bytes], workload_id: str, over: threading.Event) -> None:
     """Log what the program prints, line by line, a bounded number of them, with secrets masked."""
     with pipe:
-        for number, line in enumerate(iter(lambda: pipe.readline(8_192), b"")):
+        for number, line in enumerate(_lines(pipe.fileno(), over)):
             if number == MAX_PRINTED_LINES:
                 logger.info("%s: it prints more; that is not kept", workload_id)
             if number < MAX_PRINTED_LINES:
-                logger.info("%s: %s", workload_id, printed.masked(line.decode(errors="replace").rstrip("\n")))
+                logger.info("%s: %s", workload_id, printed.masked(line.decode(errors="replace")))
+
+
+def _lines(descriptor: int, over: threading.Event) -> Iterator[bytes]:
+    """Yield lines, in pieces of MAX_LINE_BYTES, until the end of the output.
+
+    Something that the program left behind may keep it open: once the attempt is over, until nothing more comes, for
+    GIVE_UP_S at the most.
+    """
+    ready = select.poll()
+    ready.register(descriptor, select.POLLIN)
+    until: float | None = None
+    rest = b""
+    while until is None or time.monotonic() < until:
+        if until is None and over.is_set():
+            until = time.monotonic() + GIVE_UP_S
+        if not ready.poll(LOOK_S * 1000):
+            if until is not None:
+                break
+            continue
+        found = os.read(descriptor, MAX_LINE_BYTES)
+        if not found:
+            break
+        *lines, rest = (rest + found).split(b"\n")
+        yield from lines
+        if len(rest) >= MAX_LINE_BYTES:
+            yield rest
+            rest = b""
+    if rest:
+        yield rest

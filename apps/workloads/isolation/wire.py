@@ -8,6 +8,7 @@ child ends with  {"output": value} | {"refused": {...}}
 
 import socket
 import struct
+from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
@@ -28,35 +29,43 @@ class Ended(Exception):
     """The other side is gone."""
 
 
-def send(end: socket.socket, message: dict[str, Any]) -> None:
-    """Send a message. Raises Ended, TooLarge, and TypeError or ValueError for what JSON cannot say."""
+def send(end: socket.socket, message: dict[str, Any], *, meanwhile: Callable[[], None] = lambda: None) -> None:
+    """Send a message. Raises Ended, TooLarge, and TypeError or ValueError for what JSON cannot say.
+
+    `meanwhile` is called each time that the socket's time-out passes and nothing could be sent; it may raise.
+    """
     raw = strict_json.dumps(message)
     if len(raw) > MAX_MESSAGE_BYTES:
         raise TooLarge(f"{len(raw)} bytes")
-    try:
-        end.sendall(_LENGTH.pack(len(raw)) + raw)
-    except OSError as error:
-        raise Ended from error
+    left = memoryview(_LENGTH.pack(len(raw)) + raw)
+    while left:
+        try:
+            left = left[end.send(left) :]
+        except TimeoutError:
+            meanwhile()
+        except OSError as error:
+            raise Ended from error
 
 
-def receive(end: socket.socket) -> dict[str, Any]:
-    """Return the next message; the socket's time-out applies between messages only. Raises Ended, TooLarge."""
-    head = _exactly(end, _LENGTH.size, first=True)
-    (length,) = _LENGTH.unpack(head)
+def receive(end: socket.socket, *, meanwhile: Callable[[], None] = lambda: None) -> dict[str, Any]:
+    """Return the next message. Raises Ended, TooLarge.
+
+    `meanwhile` is called each time that the socket's time-out passes and nothing came; it may raise.
+    """
+    (length,) = _LENGTH.unpack(_exactly(end, _LENGTH.size, meanwhile))
     if length > MAX_MESSAGE_BYTES:
         raise TooLarge(f"{length} bytes")
-    message: dict[str, Any] = strict_json.loads(_exactly(end, length))
+    message: dict[str, Any] = strict_json.loads(bytes(_exactly(end, length, meanwhile)))
     return message
 
 
-def _exactly(end: socket.socket, count: int, *, first: bool = False) -> bytes:
-    parts = b""
+def _exactly(end: socket.socket, count: int, meanwhile: Callable[[], None]) -> bytearray:
+    parts = bytearray()
     while len(parts) < count:
         try:
             part = end.recv(min(count - len(parts), 1 << 20))
         except TimeoutError:
-            if first and not parts:
-                raise  # nothing has begun: the caller looks around and asks again
+            meanwhile()
             continue
         except OSError as error:
             raise Ended from error

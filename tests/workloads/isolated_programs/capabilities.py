@@ -7,6 +7,7 @@ import sys
 import time
 
 from apps.workloads.capabilities import Cancelled, Failed, Mutation, Precondition, capability
+from apps.workloads.isolation import wire
 
 
 @capability("iso-exit", isolated=True)
@@ -96,3 +97,43 @@ def iso_patient(input, context):
     while not context.cancelled():
         time.sleep(0.05)
     raise Cancelled
+
+
+@capability("iso-measure", isolated=True)
+def iso_measure(input, context):
+    return len(input["text"])
+
+
+@capability("iso-read-much", isolated=True)
+def iso_read_much(input, context):
+    with context._turn:
+        wire.send(context._end, {"ask": "page", "with": {"collection": "large", "after": None, "limit": 10}})
+        time.sleep(1)  # the answer is larger than what lies between the two processes
+        return len(wire.receive(context._end)["answer"])
+
+
+@capability("iso-leave", isolated=True)
+def iso_leave(input, context):
+    """End, and leave something behind that holds the connection and the output, and cannot be found."""
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            with open(input["began"], "w") as file:
+                file.write(str(os.getpid()))
+            time.sleep(600)
+        os._exit(0)
+    while not os.path.exists(input["began"]):
+        time.sleep(0.01)
+    os._exit(3)
+
+
+@capability("iso-real-time-signal", isolated=True)
+def iso_real_time_signal(input, context):
+    os.kill(os.getpid(), signal.SIGRTMIN + 6)
+    time.sleep(600)
+
+
+@capability("iso-half-word", isolated=True, time_limit_s=2)
+def iso_half_word(input, context):
+    context._end.send(b"\0\0")
+    time.sleep(600)

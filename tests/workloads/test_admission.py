@@ -52,12 +52,22 @@ def test_an_unbound_authorization_snapshot_is_refused_before_any_replay(command,
 
 
 def test_idempotency_scopes_cannot_be_made_to_coincide(command, clock):
-    """W2."""
-    one = command("k2", application_id="x:k1")
-    two = command("k1:k2", application_id="x")
-    three = command('"]["', application_id='x","service')
-    assert len({prepare(each).workload_id for each in (one, two, three)}) == 3
-    assert all(admit(each, now_ms=clock.ms).created for each in (one, two, three))
+    """W2. Neighbours in the scope that read alike, wherever the one ends and the next begins."""
+
+    def scope(requester, key, application="a"):
+        return command(key, application_id=application, requested_by=Subject(kind="service", id=requester))
+
+    scopes = [
+        *(scope(f"x{mark}k1", "k2") for mark in (":", "", "/", '","')),
+        *(scope("x", f"k1{mark}k2") for mark in (":", "/", '","')),
+        scope("xk", "1k2"),
+        scope("service:y", "k", application="a"),
+        scope("y", "k", application="a:service"),
+        scope("k", "k", application="x:k1"),
+        scope("k", "k1:k", application="x"),
+    ]
+    assert len({prepare(each).workload_id for each in scopes}) == len(scopes)
+    assert all(admit(each, now_ms=clock.ms).created for each in scopes)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from apps.state import stores
 from apps.workloads import limits, retention
 from apps.workloads.clock import now_ms
 from apps.workloads.commands import ClaimById, ClaimNext
-from apps.workloads.models import Event, Workload
+from apps.workloads.models import Checkpoint, Event, Workload
 from apps.workloads.retention import DAY_MS
 from apps.workloads.running import Running
 from apps.workloads.services import checkpoint, claim, claim_next, heartbeat, start, sweep
@@ -141,6 +141,8 @@ def test_row_1_a_heartbeat_is_one_small_update_however_large_the_input(make_work
         heartbeat(claim_of.fence, extend_ms=5_000, now_ms=clock.ms)
     statements = written(captured)
     assert len(statements) == 1 and statements[0].startswith('UPDATE "workloads_workload"')
+    columns = re.findall(r'"(\w+)" = ', statements[0].partition(" WHERE ")[0])
+    assert columns == ["heartbeat_at_ms", "lease_expires_at_ms", "due_at_ms"]
     assert sum(len(query["sql"]) for query in captured) < 10_000, "the input is not touched"
     assert Event.objects.count() == 3
 
@@ -151,6 +153,8 @@ def test_row_2_a_checkpoint_costs_the_same_whatever_went_before(make_work, run, 
     def cost() -> int:
         with CaptureQueriesContext(connection) as captured:
             checkpoint(claim_of.fence, {"state": "x" * 100}, now_ms=clock.ms)
+        reads = [query["sql"] for query in captured if query["sql"].startswith("SELECT")]
+        assert not any('"workloads_checkpoint"."state"' in sql for sql in reads), "no earlier one is read"
         return sum(len(query["sql"]) for query in captured)
 
     for _ in range(limits.MAX_CHECKPOINTS + 2):
@@ -158,6 +162,7 @@ def test_row_2_a_checkpoint_costs_the_same_whatever_went_before(make_work, run, 
     for _ in range(20):
         late = cost()
     assert late < 1.2 * early
+    assert Checkpoint.objects.count() == limits.MAX_CHECKPOINTS, "the newest are kept, the others are not"
 
 
 def plan(captured: CaptureQueriesContext, table: str) -> str:

@@ -105,5 +105,5 @@ def test_no_request_that_the_document_allows_or_forbids_fails_or_gets_an_answer_
 @pytest.mark.parametrize("role", ROLES)
 def test_for_long(instance: Instance, role: str) -> None:
     minutes = float(os.environ.get("FELTDB_TORTURE_MINUTES", "30")) / 10
-    done = fuzz(instance, role, seconds=max(10, int(minutes * 60)), seed=os.urandom(4).hex())
+    done = fuzz(instance, role, seconds=max(10, int(minutes * 60)), seed=str(int.from_bytes(os.urandom(4))))
     assert done.returncode == 0, f"{done.stdout[-6000:]}\n{done.stderr[-2000:]}\n{instance.last_log_lines()}"

@@ -18,6 +18,7 @@ Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 _PLAIN = re.compile(r"[!-~]+\Z")
 _NUMBER = re.compile(r"(?:0[xX][0-9A-Fa-f]*|[0-9]+)\Z")
+_HOST_CHARS, _LABEL_CHARS = 253, 63  # RFC 1035
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 _COMPATIBLE = ipaddress.IPv6Network("::/96")
 
@@ -46,14 +47,16 @@ def read(url: str) -> Target:
         raise TargetRefused(f"a URL is 1 to {limits.MAX_URL_CHARS} visible ASCII characters")
     try:
         parts = urlsplit(url)
-        host, port = (parts.hostname or "").lower(), parts.port or 443
+        host, port = (parts.hostname or "").lower(), 443 if parts.port is None else parts.port
     except ValueError as error:
         raise TargetRefused("the URL cannot be read") from error
     if parts.scheme != "https":
         raise TargetRefused("only https is called")
     if parts.username is not None or parts.password is not None:
         raise TargetRefused("a URL carries no user or password")
-    if not host or "%" in host or "\\" in url:
+    if not port:
+        raise TargetRefused("there is no port 0")
+    if not host or "%" in host or "\\" in url or not _named(host):
         raise TargetRefused("the URL names no plain host")
     if _NUMBER.match(host.rstrip(".").rpartition(".")[2]) and ":" not in host:
         try:
@@ -61,6 +64,12 @@ def read(url: str) -> Target:
         except ValueError as error:
             raise TargetRefused(f"{host} is a number in disguise; write an IPv4 address in its plain form") from error
     return Target(url=url.partition("#")[0], host=host, port=port)
+
+
+def _named(host: str) -> bool:
+    """Tell whether it is an IPv6 address or of labels that the name system can ask for."""
+    labels = host.removesuffix(".").split(".")
+    return ":" in host or (len(host) <= _HOST_CHARS and all(0 < len(label) <= _LABEL_CHARS for label in labels))
 
 
 def resolve(host: str, port: int) -> list[str]:

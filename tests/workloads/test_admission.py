@@ -1,5 +1,7 @@
 """One request, one workload: identity, replay, conflict, and what is refused at the door."""
 
+from types import MappingProxyType
+
 import pytest
 
 from apps.workloads import identity, limits
@@ -203,3 +205,17 @@ def test_a_request_is_frozen_once_made():
     )
     with pytest.raises(AttributeError):
         request.priority = 3  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("value", [float("nan"), [1, -float("inf")], {"a": (1.5, float("nan"))}, {1: 2}, {1, "a"}])
+def test_an_input_that_json_cannot_say_is_refused_and_never_kept_as_something_else(command, value):
+    with pytest.raises(WorkloadError) as refused:
+        prepare(command(input=value))
+    assert refused.value.code == "WORKLOAD_INVALID" and refused.value.details == {"pointer": "/input"}
+
+
+def test_what_is_judged_of_an_input_is_what_is_kept_of_it(command):
+    assert prepare(command(input={2, 1})).fingerprint == prepare(command(input=[1, 2])).fingerprint
+    with pytest.raises(WorkloadError) as refused:
+        prepare(command(input=MappingProxyType({"password": "x"})))
+    assert refused.value.code == "WORKLOAD_SECRET_REJECTED"

@@ -65,6 +65,24 @@ def test_many_successes_are_recorded_with_one_event_and_one_result_each(make_wor
     assert Event.objects.filter(event_type="workload.completed").count() == 20
 
 
+def test_an_output_that_json_cannot_say_is_refused_alone_and_one_that_python_says_otherwise_is_kept(make_work, clock):
+    for number in range(6):
+        make_work(f"k{number}")
+    outputs = [1, {1: 2}, {3, 2}, [float("inf")], (1, None), {1, "a"}]
+    reports = [report(claim, output=output) for claim, output in zip(claim_and_start(clock, 6), outputs, strict=True)]
+    answers = services.complete_many(reports, now_ms=clock.ms)
+    assert [getattr(answer, "code", "stored") for answer in answers] == [
+        "stored",
+        "WORKLOAD_INVALID",
+        "stored",
+        "WORKLOAD_INVALID",
+        "stored",
+        "WORKLOAD_INVALID",
+    ]
+    assert [result.output for result in Result.objects.order_by("workload_id")] == [1, [2, 3], [1, None]]
+    assert services.complete(reports[2].fence, reports[2].completion, now_ms=clock.ms)[1] is False
+
+
 def test_each_report_is_judged_on_its_own(make_work, clock, take) -> None:
     for key in ("good", "twice", "stale", "other", "secret", "late", "cancelled"):
         make_work(key, **({"timeouts": services.Timeouts(execution_ms=500)} if key == "late" else {}))

@@ -5,6 +5,8 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import contextmanager
+from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -133,6 +135,20 @@ def test_a_program_may_run_longer_than_its_lease(work, program, django_db_blocke
     assert Attempt.objects.filter(workload=made).count() == 1
 
 
+@dataclass
+class Login:
+    """Python, and not a dict: written as one all the same."""
+
+    password: str
+
+
+def nested(depth):
+    value = 1
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
 def raising(error: BaseException) -> Callable[..., Any]:
     def body(input, context):
         raise error
@@ -152,6 +168,12 @@ def raising(error: BaseException) -> Callable[..., Any]:
         (raising(ValueError("-----BEGIN PRIVATE KEY-----")), "DEAD_LETTER", "execution_error: (hidden"),
         (lambda input, context: {"password": "x"}, "DEAD_LETTER", "execution_error: the output was refused"),
         (lambda input, context: object(), "DEAD_LETTER", "execution_error: the output was refused"),
+        (lambda input, context: {1: 2}, "DEAD_LETTER", "execution_error: the output was refused"),
+        (lambda input, context: {1, "a"}, "DEAD_LETTER", "execution_error: the output was refused"),
+        (lambda input, context: [1.5, float("nan")], "DEAD_LETTER", "execution_error: the output was refused"),
+        (lambda input, context: nested(2_000), "DEAD_LETTER", "execution_error: the output was refused"),
+        (lambda input, context: Login("x"), "DEAD_LETTER", "execution_error: the output was refused"),
+        (lambda input, context: MappingProxyType({"password": "x"}), "DEAD_LETTER", "execution_error: the output was"),
         (lambda input, context: "x" * (2 * 1024 * 1024), "DEAD_LETTER", "execution_error: the output was refused"),
     ],
 )

@@ -51,9 +51,9 @@ def prepare(command: CreateWorkload) -> Prepared:
 
     Raises WORKLOAD_SECRET_REJECTED, WORKLOAD_INVALID or WORKLOAD_UNAUTHORIZED.
     """
-    raw = validation.check(command)
+    raw, given = validation.check(command)
     command = replace(command, capability_snapshot=command.capability_snapshot or frozenset({command.definition_id}))
-    input_hash = canonical_json.sha256_hex(command.input)
+    input_hash = canonical_json.sha256_hex(given)
     return Prepared(
         command=command,
         workload_id=identity.workload_id(

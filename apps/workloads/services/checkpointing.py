@@ -25,8 +25,7 @@ def checkpoint(fence: Fence, state: JSON, *, now_ms: int) -> Checkpoint:
     WORKLOAD_TRANSITION_DENIED (not started). It is a sign of life, but does not extend the lease. Only the first of
     an attempt is a transition; history does not grow with the others.
     """
-    validation.refuse_secrets(state, "/state")
-    raw = validation.bounded_json(state, "/state", limits.MAX_CHECKPOINT_BYTES)
+    raw, kept = validation.kept_json(state, "/state", limits.MAX_CHECKPOINT_BYTES)
     row = held(fence, now_ms, word="checkpoint")
     move(row.state, "checkpoint")
     attempt = statements.get(Attempt, workload_id=row.pk, number=row.fencing_token)
@@ -39,7 +38,7 @@ def checkpoint(fence: Fence, state: JSON, *, now_ms: int) -> Checkpoint:
         sequence=newest + 1,
         produced_by=fence.worker_id,
         created_at_ms=now_ms,
-        state_hash=canonical_json.sha256_hex(state),
+        state_hash=canonical_json.sha256_hex(kept),
         state=Text(raw.decode()),
     )
     try:
@@ -51,7 +50,7 @@ def checkpoint(fence: Fence, state: JSON, *, now_ms: int) -> Checkpoint:
         if not Checkpoint.objects.filter(workload=row, sequence=made.sequence).exists():
             raise
         raise Lost from error  # the same worker kept another one since we looked: take the next number
-    made.attempt, made.state = attempt, state
+    made.attempt, made.state = attempt, kept
     return made
 
 

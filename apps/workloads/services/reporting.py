@@ -121,8 +121,7 @@ def _plain(reports: Sequence[Report], now_ms: int) -> list[tuple[int, Move, Resu
 
 def _checked(completion: Completion) -> tuple[bytes, str]:
     """Return the output's bytes and hash. Raises WORKLOAD_SECRET_REJECTED and WORKLOAD_INVALID."""
-    validation.refuse_secrets(completion.output, "/output")
-    raw = validation.bounded_json(completion.output, "/output", limits.MAX_OUTPUT_BYTES)
+    raw, kept = validation.kept_json(completion.output, "/output", limits.MAX_OUTPUT_BYTES)
     validation.name(completion.result_id, "/result_id", limits.MAX_TEXT_CHARS)
     if len(completion.artifacts) > limits.MAX_ARTIFACTS:
         raise errors.invalid(f"at most {limits.MAX_ARTIFACTS} artifacts", pointer="/artifacts")
@@ -130,7 +129,7 @@ def _checked(completion: Completion) -> tuple[bytes, str]:
         validation.name(artifact, "/artifacts", limits.MAX_TEXT_CHARS)
     if not 0 <= completion.schema_version < 2**63:
         raise errors.invalid("must be a number from 0", pointer="/schema_version")
-    return raw, canonical_json.sha256_hex(completion.output)
+    return raw, canonical_json.sha256_hex(kept)
 
 
 def _result(move: Move, attempt: Attempt, completion: Completion, raw: bytes, output_hash: str) -> Result:

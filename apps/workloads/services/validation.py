@@ -1,7 +1,10 @@
 """What a request for work must be, before anything is stored. Pure. The order of checks is the reference's."""
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any
+
+import orjson
 
 from apps.http import strict_json
 from apps.workloads import errors, limits
@@ -12,13 +15,12 @@ from apps.workloads.states import APPROVER_KINDS, REQUIRABLE, WhenUnreachable
 SUBJECT_KINDS = ("human", "service", "workload", "agent", "connection", "worker")
 
 
-def check(command: CreateWorkload) -> bytes:
-    """Check a whole request and return its input as compact JSON.
+def check(command: CreateWorkload) -> tuple[bytes, Any]:
+    """Check a whole request and return its input as compact JSON, and the value that this says.
 
     Raises WORKLOAD_SECRET_REJECTED, WORKLOAD_INVALID (with the pointer of the member) or WORKLOAD_UNAUTHORIZED.
     """
-    refuse_secrets(command.input, "/input")
-    raw = bounded_json(command.input, "/input", limits.MAX_INPUT_BYTES)
+    raw, given = kept_json(command.input, "/input", limits.MAX_INPUT_BYTES)
     name(command.idempotency_key, "/idempotency_key", limits.MAX_TEXT_CHARS)
     for member in ("definition_id", "application_id", "environment", "definition_revision"):
         name(getattr(command, member), f"/{member}", limits.MAX_NAME_CHARS)
@@ -37,14 +39,38 @@ def check(command: CreateWorkload) -> bytes:
     if command.not_before_at_ms is not None and not 0 <= command.not_before_at_ms < 2**53:
         raise errors.invalid("an instant is milliseconds since 1970", pointer="/not_before_at_ms")
     _binding(command)
-    return raw
+    return raw, given
 
 
-def refuse_secrets(value: Any, pointer: str) -> None:
-    """Raise WORKLOAD_SECRET_REJECTED where something in `value` looks like a secret."""
-    finding = find_secret(value, pointer)
+def kept_json(value: Any, pointer: str, max_bytes: int) -> tuple[bytes, Any]:
+    """Return what is kept of a value that a caller or a program gave: compact JSON, and the value that it says.
+
+    Raises WORKLOAD_INVALID for what JSON cannot say, WORKLOAD_SECRET_REJECTED, and WORKLOAD_INVALID beyond `max_bytes`.
+    What is judged is what is kept: Python has values that are written as JSON without being it.
+    """
+    raw = _said(value, pointer)
+    if b"null" in raw and _holds_no_number(value):
+        raise errors.invalid("not a JSON value: a number that is not finite", pointer=pointer)
+    kept = orjson.loads(raw)
+    finding = find_secret(kept, pointer)
     if finding is not None:
         raise errors.secret_rejected(finding.pointer, finding.reason)
+    return _bounded(raw, pointer, max_bytes), kept
+
+
+def _holds_no_number(value: Any) -> bool:
+    """Tell whether NaN or an infinity is in it: JSON would say null."""
+    stack = [value]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, float):
+            if not math.isfinite(item):
+                return True
+        elif isinstance(item, Mapping):
+            stack.extend(item.values())
+        elif isinstance(item, list | tuple | set | frozenset):
+            stack.extend(item)
+    return False
 
 
 def refuse_secret_text(text: str, pointer: str) -> None:
@@ -56,10 +82,17 @@ def refuse_secret_text(text: str, pointer: str) -> None:
 
 def bounded_json(value: Any, pointer: str, max_bytes: int) -> bytes:
     """Return compact JSON. Raises WORKLOAD_INVALID beyond `max_bytes` or for what JSON cannot say."""
+    return _bounded(_said(value, pointer), pointer, max_bytes)
+
+
+def _said(value: Any, pointer: str) -> bytes:
     try:
-        raw = strict_json.dumps(value)
+        return strict_json.dumps(value)
     except (TypeError, ValueError) as error:
         raise errors.invalid(f"not a JSON value: {error}", pointer=pointer) from error
+
+
+def _bounded(raw: bytes, pointer: str, max_bytes: int) -> bytes:
     if len(raw) > max_bytes:
         raise errors.invalid(f"{len(raw)} bytes of JSON; at most {max_bytes} are kept", pointer=pointer)
     return raw

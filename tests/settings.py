@@ -31,5 +31,5 @@ PASSWORD_HASHERS = ["tests.hashers.CheapArgon2"]
 # Tests that send many requests at once mean to race them; those of admission make their own.
 IN_FLIGHT_PERMITS = 64
 
-# Every client of a test loads the middleware anew: static files are looked for when asked for, not all of them each time.
+# Every client of a test loads the middleware anew: static files are looked for when asked for, not all at each loading.
 WHITENOISE_AUTOREFRESH = True

@@ -9,6 +9,7 @@ duplicate members, accepts NUL, and nests to 1024. Each has a check that runs in
 satisfied the document is good, when it is not the document is walked token by token for the exact answer.
 """
 
+import math
 import re
 from collections.abc import Mapping
 from itertools import accumulate
@@ -50,6 +51,29 @@ def dumps(value: Any) -> bytes:
     NaN and the infinities become null: what was read by `loads` holds none.
     """
     return orjson.dumps(value, default=_plain)
+
+
+def exact(value: Any) -> bytes:
+    """Return `value` as compact UTF-8 JSON, for what a program made. Raises TypeError or ValueError for the rest."""
+    raw = dumps(value)
+    if b"null" in raw and _holds_no_number(value):
+        raise ValueError("a number that is not finite")
+    return raw
+
+
+def _holds_no_number(value: Any) -> bool:
+    """Tell whether NaN or an infinity is in it."""
+    stack = [value]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, float):
+            if not math.isfinite(item):
+                return True
+        elif isinstance(item, Mapping):
+            stack.extend(item.values())
+        elif isinstance(item, list | tuple | set | frozenset):
+            stack.extend(item)
+    return False
 
 
 def _plain(value: Any) -> Any:

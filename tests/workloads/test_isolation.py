@@ -71,6 +71,7 @@ def test_poison_of_every_kind_is_contained_and_the_others_go_on(work, tmp_path, 
         "iso-large": "execution_error: the output was refused",
         "iso-huge": "execution_error: ",
         "iso-odd": "execution_error: ",
+        "iso-no-number": "execution_error: ValueError: a number that is not finite",
     }
     made = {name: work(name, {"began": str(began)}) for name in expected}
     printing, good = work("iso-print"), work("identity")

@@ -34,7 +34,7 @@ def send(end: socket.socket, message: dict[str, Any], *, meanwhile: Callable[[],
 
     `meanwhile` is called each time that the socket's time-out passes and nothing could be sent; it may raise.
     """
-    raw = strict_json.dumps(message)
+    raw = strict_json.exact(message)
     if len(raw) > MAX_MESSAGE_BYTES:
         raise TooLarge(f"{len(raw)} bytes")
     left = memoryview(_LENGTH.pack(len(raw)) + raw)

@@ -1,6 +1,5 @@
 """What a request for work must be, before anything is stored. Pure. The order of checks is the reference's."""
 
-import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -49,28 +48,11 @@ def kept_json(value: Any, pointer: str, max_bytes: int) -> tuple[bytes, Any]:
     What is judged is what is kept: Python has values that are written as JSON without being it.
     """
     raw = _said(value, pointer)
-    if b"null" in raw and _holds_no_number(value):
-        raise errors.invalid("not a JSON value: a number that is not finite", pointer=pointer)
     kept = orjson.loads(raw)
     finding = find_secret(kept, pointer)
     if finding is not None:
         raise errors.secret_rejected(finding.pointer, finding.reason)
     return _bounded(raw, pointer, max_bytes), kept
-
-
-def _holds_no_number(value: Any) -> bool:
-    """Tell whether NaN or an infinity is in it: JSON would say null."""
-    stack = [value]
-    while stack:
-        item = stack.pop()
-        if isinstance(item, float):
-            if not math.isfinite(item):
-                return True
-        elif isinstance(item, Mapping):
-            stack.extend(item.values())
-        elif isinstance(item, list | tuple | set | frozenset):
-            stack.extend(item)
-    return False
 
 
 def refuse_secret_text(text: str, pointer: str) -> None:
@@ -87,7 +69,7 @@ def bounded_json(value: Any, pointer: str, max_bytes: int) -> bytes:
 
 def _said(value: Any, pointer: str) -> bytes:
     try:
-        return strict_json.dumps(value)
+        return strict_json.exact(value)
     except (TypeError, ValueError) as error:
         raise errors.invalid(f"not a JSON value: {error}", pointer=pointer) from error
 

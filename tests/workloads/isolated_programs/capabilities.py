@@ -55,6 +55,11 @@ def iso_odd(input, context):
     return object()
 
 
+@capability("iso-no-number", isolated=True)
+def iso_no_number(input, context):
+    return {"share": float("nan")}
+
+
 @capability("iso-print", isolated=True)
 def iso_print(input, context):
     print("hello from the child")

@@ -185,3 +185,40 @@ def test_names_beyond_those_a_process_remembers_are_checked_anew(store: Store, m
         store.commit([put(f"c{number}:1", {})])
         assert len(values._collections) <= 3
     assert [one.name for one in store.collections()] == [f"c{number}" for number in range(6)]
+
+
+HALF: dict[str, Any] = {"t": "x" * (limits.VALUE_MAX_BYTES // 2)}
+UNMET: dict[str, tuple[type[errors.EngineError], str, list[Mutation], list[Any]]] = {
+    "a precondition": (
+        errors.PreconditionFailed,
+        "/preconditions/1",
+        [put("a:2", {})],
+        [require("a:1", "present"), require("a:1", "absent")],
+    ),
+    "another member": (
+        errors.PreconditionFailed,
+        "/preconditions/0",
+        [put("a:2", {})],
+        [require("a:1", "equals", pointer="/none", value=1)],
+    ),
+    "a version": (errors.PreconditionFailed, "/mutations/1", [put("a:2", {}), put("a:1", {}, if_version=7)], []),
+    "an insert": (errors.PreconditionFailed, "/mutations/1", [put("a:2", {}), put("a:1", {}, kind="insert")], []),
+    "a merge of nothing": (errors.RecordNotFound, "/mutations/1", [put("a:2", {}), put("a:3", {}, kind="merge")], []),
+    "a merge that grows too large": (
+        errors.InvalidValue,
+        "/mutations/1/value",
+        [put("a:2", {}), put("a:1", {"u": HALF["t"]}, kind="merge")],
+        [],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", UNMET)
+def test_what_does_not_hold_of_a_request_is_named_by_its_place(case: str, tmp_path: Path) -> None:
+    kind, pointer, mutations, preconditions = UNMET[case]
+    with Store.open(tmp_path / "s") as store:  # with segments that take a value of the largest size
+        store.commit([put("a:1", HALF)])
+        with pytest.raises(kind) as refused:
+            store.commit(mutations, preconditions=preconditions)
+        assert (refused.value.details["pointer"], refused.value.committed) == (pointer, False)
+        assert store.head().sequence == 1

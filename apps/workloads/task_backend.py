@@ -80,7 +80,7 @@ class FeltDBBackend(BaseTaskBackend):
             },
             trigger=f"task:{task.module_path}",
             priority=task.priority,
-            not_before_at_ms=None if after is None else int(after.timestamp() * 1000),
+            not_before_at_ms=None if after is None else max(0, int(after.timestamp() * 1000)),
             **wanted.members(self._policies),
         )
         workload = services.admit(command, now_ms=now_ms()).workload

@@ -4,7 +4,7 @@ import os
 import re
 import subprocess
 import sys
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from django.db import transaction
@@ -134,6 +134,17 @@ def test_priority_queue_and_run_after_go_with_the_work():
     assert row.request.input["queue"] == "mail"
     read = add.get_result(result.id)
     assert (read.task.priority, read.task.queue_name) == (7, "mail")
+
+
+@pytest.mark.django_db
+def test_a_task_due_before_all_instants_is_due_now_and_arguments_that_are_no_json_are_refused():
+    result = add.using(run_after=datetime(1900, 1, 1, tzinfo=UTC)).enqueue(1)
+    assert Workload.objects.get(workload_id=result.id).eligible_at_ms <= now_ms()
+    for argument in (float("nan"), {1: 2}, 2**70, "\ud800"):
+        with pytest.raises(WorkloadError) as refused:
+            add.enqueue(argument)
+        assert refused.value.code == "WORKLOAD_INVALID"
+    assert Workload.objects.count() == 1
 
 
 @in_a_worker

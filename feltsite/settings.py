@@ -244,6 +244,7 @@ LOGIN_REDIRECT_URL = "admin:index"
 # The console speaks plain HTTP on the loopback address by default; HTTPS=true where a proxy ends TLS.
 HTTPS = env.flag("HTTPS")
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = HTTPS
+SESSION_ENGINE = "apps.keys.console_store"
 SESSION_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SAMESITE = "Lax"
 SESSION_COOKIE_AGE = 8 * 3600

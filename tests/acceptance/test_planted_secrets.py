@@ -135,6 +135,9 @@ def plant_by_browser(planting: Planting) -> None:
         page.get_by_label("Password").fill(planting.planted["wrong console password"])
         page.get_by_role("button", name="Sign in").click()
         sign_in(page, planting.instance, "root")
+        cookies = {cookie["name"]: cookie["value"] for cookie in page.context.cookies()}
+        planting.planted |= {f"cookie {name}": value for name, value in cookies.items()}
+        assert {"sessionid", "csrftoken"} <= set(cookies)
         planting.planted["key by form"] = issue_a_key(page, planting.instance, "by form")
         for path in PAGES:
             page.goto(f"{planting.instance.url}/admin/{path}")

@@ -49,6 +49,7 @@ from feltdb_client.model import (
     require_version,
 )
 from feltdb_client.retry import Patience
+from feltdb_client.working import Failed, Job
 
 __all__ = [
     "NOW",
@@ -63,6 +64,7 @@ __all__ = [
     "Event",
     "ExportIncomplete",
     "Exported",
+    "Failed",
     "FeedCompacted",
     "FeltDB",
     "FeltDBError",
@@ -71,6 +73,7 @@ __all__ = [
     "IdempotencyConflict",
     "ImportStopped",
     "Imported",
+    "Job",
     "NotFound",
     "Operation",
     "Outcome",

@@ -19,15 +19,17 @@ from feltdb_client.model import Changes, JSONObject, Outcome, Page, Record
 from feltdb_client.retry import Patience
 from feltdb_client.streaming import Streaming
 from feltdb_client.transport import Transport
+from feltdb_client.working import Working
 
 START = "start"
 NOW = "now"
 
 
-class FeltDB(Asking, Streaming):
+class FeltDB(Asking, Streaming, Working):
     """A client for one namespace. Thread-safe; close it, or use it in a `with` statement.
 
-    `namespace` is needed with a key for several. `timeout_s` bounds one attempt, `patience` all attempts of one call.
+    `url` is the server's, as `http://127.0.0.1:8000`. `namespace` is needed with a key for several. `timeout_s` bounds
+    one attempt, `patience` all attempts of one call. Raises ValueError for a url or key that can be none.
     """
 
     def __init__(

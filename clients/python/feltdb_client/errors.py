@@ -2,7 +2,7 @@
 
 FeltDBError
 ├── ApiError                     the server refused: code, status, message, request_id, body
-│   ├── NotFound                 NOT_FOUND
+│   ├── NotFound                 NOT_FOUND and every other 404
 │   ├── Conflict                 CONFLICT and every other 409
 │   │   ├── VersionConflict      VERSION_CONFLICT        (current_version)
 │   │   ├── PreconditionFailed   PRECONDITION_FAILED     (failure)
@@ -69,7 +69,7 @@ class ApiError(FeltDBError):
 
 
 class NotFound(ApiError):
-    """There is no such record, transaction or route."""
+    """There is no such record, transaction, work or route."""
 
 
 class Conflict(ApiError):
@@ -119,5 +119,5 @@ BY_CODE: dict[str, type[ApiError]] = {
 
 def refusal(status: int, body: dict[str, Any]) -> ApiError:
     """Return the exception for a refusal."""
-    kind = BY_CODE.get(str(body.get("code")), Conflict if status == 409 else ApiError)
+    kind = BY_CODE.get(str(body.get("code")), {404: NotFound, 409: Conflict}.get(status, ApiError))
     return kind(status, body)

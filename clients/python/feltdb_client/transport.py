@@ -27,6 +27,13 @@ class Transport:
         patience: Patience,
         transport: httpx.BaseTransport | None,
     ) -> None:
+        key = key.strip()
+        if not (key.isascii() and key.isprintable()) or not key or " " in key:
+            raise ValueError("a key is one word, as fdb_...; this is none")
+        address = httpx.URL(url)
+        if address.scheme not in ("http", "https") or not address.host:
+            raise ValueError(f"url must be as http://127.0.0.1:8000, not {url!r}")
+        url = url.rstrip("/").removesuffix("/v1")  # every path has it
         headers = {"Authorization": f"Bearer {key}", "FeltDB-Protocol": "1"}
         if namespace is not None:
             headers["FeltDB-Namespace"] = namespace

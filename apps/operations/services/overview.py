@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from django.db.models import Case, Value, When
+
 from apps.operations.services.health import Observation, observe
 from apps.triggers import services as triggers
 from apps.triggers.models import NamespacePosition, Trigger, TriggerQuarantine
@@ -64,9 +66,8 @@ class Overview:
 def overview(namespace: str, *, now_ms: int, cap: int) -> Overview:
     """Read everything for one namespace. A store that cannot be read leaves its figures unknown."""
     head = triggers.head_of(namespace)
-    rows = triggers.list_triggers(namespace, limit=MAX_TRIGGERS_SHOWN + 1)
+    rows = _triggers(namespace)
     quarantine = TriggerQuarantine.objects.filter(namespace=namespace, resolved_at_ms__isnull=True)
-    blocked = Trigger.objects.filter(namespace=namespace, state=Trigger.State.BLOCKED)
     position = NamespacePosition.objects.filter(pk=namespace).first()
     return Overview(
         now_ms=now_ms,
@@ -74,13 +75,20 @@ def overview(namespace: str, *, now_ms: int, cap: int) -> Overview:
         waiting=work.longest_waiting(namespace, now_ms=now_ms),
         triggers=[TriggerStanding(trigger=row, behind=triggers.lag(row, head)) for row in rows[:MAX_TRIGGERS_SHOWN]],
         more_triggers=len(rows) > MAX_TRIGGERS_SHOWN,
-        blocked=list(blocked.order_by("trigger_id")[:MAX_BLOCKED_SHOWN]),
+        blocked=[row for row in rows if row.state == Trigger.State.BLOCKED][:MAX_BLOCKED_SHOWN],
         quarantined=quarantine[: cap + 1].count(),
         mismatch=position.mismatch if position is not None and position.mismatch_code else "",
         failures=recent_failures(namespace),
         head=head,
         health=observe(with_work=False),
     )
+
+
+def _triggers(namespace: str) -> list[Trigger]:
+    """Return the first triggers and one more; those that stand still come first, however many others there are."""
+    rows = Trigger.objects.filter(namespace=namespace).exclude(state=Trigger.State.ARCHIVED).select_related("cursor")
+    stands = Case(When(state=Trigger.State.BLOCKED, then=Value(0)), default=Value(1))
+    return list(rows.order_by(stands, "trigger_id")[: MAX_TRIGGERS_SHOWN + 1])
 
 
 def recent_failures(namespace: str) -> list[Attempt]:

@@ -158,6 +158,16 @@ def test_an_address_that_tries_names_is_stopped_and_others_are_not(ada: Operator
     assert attempts.signed_in("ada", PASSWORD, address="2001:db8:0:1::1", now_ms=at) == ada
 
 
+@pytest.mark.parametrize("header", ["X-Forwarded-For", "Forwarded", "X-Real-IP", "Client-IP", "True-Client-IP"])
+def test_whoever_names_another_address_in_a_header_is_counted_at_their_own(ada: Operator, header: str) -> None:
+    client = ApiClient(None)
+    for attempt in range(attempts.MOST["pair"] + 1):
+        told = f"for=203.0.113.{attempt}" if header == "Forwarded" else f"203.0.113.{attempt}"
+        body = {"username": "ada", "password": "wrong"}
+        answer = client.post_json("/v1/auth/signin", body, headers={header: told})
+    assert answer.status_code == 429
+
+
 def test_a_success_clears_the_count_of_its_account_and_address(ada: Operator) -> None:
     for _ in range(limits.FAILURES_OF_A_PAIR - 1):
         sign_in("wrong")

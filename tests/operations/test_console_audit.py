@@ -1,11 +1,15 @@
 """Whatever a person changes at the console is in the audit trail under their name, once per thing changed."""
 
+import html
+import re
 from typing import Any
 
 from django.test import Client
 
 from apps.keys.audit.models import AuditEvent
 from apps.keys.models import Operator
+from apps.keys.principal import operator
+from apps.triggers.services import define
 from apps.workloads.models import BulkOrder
 from tests.operations.offered import press
 from tests.operations.scenes import RECOVERED, a_recovered_store
@@ -33,6 +37,24 @@ def test_retrying_cancelling_and_bulk_are_audited_row_by_row(console: Client, ma
     ]
     assert told("workload.cancel") == [(who, three.workload_id, namespace, "")]
     assert [row[3] for row in told("bulk.retry") + told("bulk.discard")] == ["fixed too", ""]
+
+
+def test_what_was_done_to_a_thing_is_one_click_from_its_page(console: Client, make_dead: Any, namespace: str) -> None:
+    dead = make_dead()
+    document = {"source_collection": "orders", "change_kind": "insert", "target_capability": "identity"}
+    trigger = define(namespace, {**document, "trigger_id": "t:1"}, by=operator("tests"), now_ms=1).trigger
+    chosen = {"id": [dead.workload_id], "act": "retry"}
+    order = console.post("/admin/workloads/bulkorder/choose/", chosen, follow=True).context["order"]
+    press(console, f"/admin/workloads/bulkorder/{order.bulk_id}/change/", "start")
+    carry_out(BulkOrder.objects.get(pk=order.pk))
+    for page, action in (
+        (f"/admin/workloads/workload/{dead.workload_id}/change/", "workload.retry"),
+        (f"/admin/workloads/bulkorder/{order.bulk_id}/change/", "bulk.retry"),
+        (f"/admin/triggers/trigger/{trigger.pk}/change/", "trigger.define"),
+    ):
+        (link,) = re.findall(r'href="([^"]+)">In the audit<', console.get(page).content.decode())
+        found = console.get(html.unescape(link)).context["events"]
+        assert [event.action for event in found] == [action]
 
 
 def test_what_was_refused_leaves_no_event_of_a_change(console: Client, make_dead: Any) -> None:

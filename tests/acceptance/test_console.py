@@ -12,7 +12,7 @@ from playwright.sync_api import Locator, Page, expect
 from demo.instance import Instance
 from tests.acceptance.browser import browser
 
-pytestmark = pytest.mark.acceptance
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(900)]
 
 OPERATOR, PASSWORD = "night-shift", "correct horse battery"
 WORK_MS = 60_000

@@ -12,7 +12,7 @@ from playwright.sync_api import Page, expect
 from demo.instance import Instance
 from tests.acceptance.browser import browser
 
-pytestmark = pytest.mark.acceptance
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(900)]
 
 PASSWORDS = {"root": "root pass phrase 7Kq2", "olga": "olga pass phrase 7Kq2", "vera": "vera pass phrase 7Kq2"}
 MAKE_PEOPLE = f"""

@@ -13,7 +13,7 @@ from demo.instance import Instance
 from tests.acceptance.browser import Browser, browser
 from tests.acceptance.journey.person import OPERATOR, PASSWORD
 
-pytestmark = pytest.mark.acceptance
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(900)]
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from demo.instance import Instance
 from tests.acceptance.browser import browser
 from tests.acceptance.journey.person import MANY_MS, OPERATOR, PASSWORD, Person, every_work, wait_until
 
-pytestmark = pytest.mark.acceptance
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(900)]
 
 MANY = 300
 SCOPES = ("state:read", "state:write", "triggers:read", "triggers:write", "workload:create", "workload:read")

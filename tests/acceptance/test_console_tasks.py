@@ -15,7 +15,7 @@ from demo.instance import Instance
 from tests.acceptance.browser import browser
 from tests.acceptance.journey.person import MANY_MS, OPERATOR, PASSWORD, Person
 
-pytestmark = pytest.mark.acceptance
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(900)]
 
 CLAIM = {"passenger": "Ada", "flight": "late-1", "euros": 100}
 

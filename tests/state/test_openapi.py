@@ -189,3 +189,10 @@ def test_the_document_and_its_page_are_open_and_load_nothing_from_elsewhere():
     assert len(sources) >= 4
     for source in sources:
         assert source.startswith("/"), source
+
+
+def test_every_group_of_routes_has_its_place_and_its_line_in_the_live_reference(openapi):
+    used = {tag for path in openapi["paths"].values() for route in path.values() for tag in route["tags"]}
+    placed = [each["name"] for each in openapi["tags"]]
+    assert sorted(placed) == sorted(used) and placed[0] == "State"
+    assert all(each["description"] for each in openapi["tags"])

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import orjson
 
-from feltdb_engine import exclusive, manifest, snapshot
+from feltdb_engine import exclusive, manifest, plain, snapshot
 from feltdb_engine.errors import BackupInvalid, EngineError
 from feltdb_engine.files import Files
 from feltdb_engine.manifest import Manifest
@@ -67,6 +67,8 @@ def read_info(path: Path) -> BackupInfo:
         if members.pop("format") != FORMAT:
             raise ValueError("format")
         info = BackupInfo(**members, files=entries)
+        for made in (info, *entries):
+            plain.check(made)
         same = encode(info) == data
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise BackupInvalid("MANIFEST.json is not one of a backup this version made.", file=MANIFEST_NAME) from error
@@ -119,7 +121,11 @@ def read_manifest(files: Files, path: Path, info: BackupInfo) -> Manifest:
     """The store's manifest in a backup. Raises BackupInvalid."""
     try:
         found = manifest.read(files, path)
-    except (EngineError, ValueError, KeyError, TypeError) as error:
+        if found is not None:
+            plain.check(found)
+            plain.check_whole(*found.start, *(number for ref in found.snapshots for number in ref))
+            bytes.fromhex(found.store_id)
+    except (EngineError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise BackupInvalid("The store's manifest in the backup cannot be read.", file=manifest.NAME) from error
     if found is None or found.store_id != info.store_id:
         raise BackupInvalid("The store's manifest in the backup is of another store.", file=manifest.NAME)

@@ -14,6 +14,7 @@ from feltdb_engine.locks import FileLock
 
 BACKUP = "backup"
 VERIFICATION = "verification"
+RESTORE = "restore"
 
 PATIENCE_S = 0.5
 """Longer than anybody who merely looks holds the lock."""

@@ -19,6 +19,7 @@ from typing import Any, Final
 
 import orjson
 
+from feltdb_engine import plain
 from feltdb_engine.backup import verify_backup
 from feltdb_engine.bundle import FileEntry
 from feltdb_engine.errors import BackupInvalid, EngineError
@@ -101,6 +102,8 @@ def read(path: Path) -> Bundle:
         stores = tuple(StoreEntry(**each) for each in members.pop("stores"))
         migrations = tuple(members.pop("migrations"))
         bundle = Bundle(**members, files=files, stores=stores, migrations=migrations)
+        for made in (bundle, *files, *stores):
+            plain.check(made)
         same = encode(bundle) == data
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise BackupInvalid(f"{MANIFEST} is not one of a backup this version made.", file=MANIFEST) from error
@@ -195,6 +198,8 @@ def _check_names(bundle: Bundle) -> None:
     if bundle.database not in DATABASES or bundle.database_file not in names or len(set(names)) != len(names):
         raise BackupInvalid(f"{MANIFEST} names a file twice, or not the database.", file=MANIFEST)
     of_stores = {name.split("/")[1] for name in names if name.startswith(f"{STORES}/")}
+    if len({each.name for each in bundle.stores}) != len(bundle.stores):
+        raise BackupInvalid(f"{MANIFEST} names a store twice.", file=MANIFEST)
     if not needed <= set(names) or of_stores != {each.name for each in bundle.stores}:
         raise BackupInvalid(f"{MANIFEST} does not name what its stores need.", file=MANIFEST)
 

@@ -7,6 +7,7 @@ import os
 import shutil
 import sqlite3
 import subprocess
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -27,13 +28,33 @@ LOOK_S = 0.2
 TOOL_S = 6 * 3600
 """Longest that pg_dump or pg_restore may take."""
 
+LOCK_WAIT_MS = 60_000
+"""Longest that pg_dump waits for a table that somebody holds."""
+
+SAID_CHARS = 500
+
+LAUNCH = """
+import os, signal, sys
+if sys.platform == "linux":
+    import ctypes
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+if os.getppid() == int(sys.argv[1]):
+    os.execv(sys.argv[2], sys.argv[2:])
+"""
+"""Becomes the tool that ends with whoever started it: one left behind would go on writing into the database."""
+
 
 def snapshot(dest: Path, progress: Progress) -> Sequence[str]:
     """Write the control plane to a new file, forced; returns the migrations its tables have."""
     if connection.vendor == "sqlite":
         return _sqlite_snapshot(dest, progress)
     names = _names(MigrationRecorder(connection).applied_migrations())
-    _tool("pg_dump", ["--format=custom", "--no-owner", "--no-privileges", f"--file={dest}"], progress, dest)
+    _tool(
+        "pg_dump",
+        ["--format=custom", "--no-owner", "--no-privileges", f"--lock-wait-timeout={LOCK_WAIT_MS}", f"--file={dest}"],
+        progress,
+        dest,
+    )
     _force(dest)
     return names
 
@@ -123,7 +144,8 @@ def _opened(path: Path, *, immutable: bool = False) -> Iterator[sqlite3.Connecti
 
 def _check_dump(path: Path) -> None:
     try:
-        _tool("pg_restore", ["--list", str(path)], lambda done, total: None, path)
+        # As text, to nowhere: so every byte of it is read, not its table of contents alone.
+        _tool("pg_restore", ["--file=/dev/null", str(path)], lambda done, total: None, path)
     except ApiError as error:
         if shutil.which("pg_restore") is None:
             raise
@@ -140,7 +162,7 @@ def _tool(name: str, arguments: Sequence[str], progress: Progress, file: Path) -
         )
     started = time.monotonic()
     process = subprocess.Popen(  # noqa: S603 - fixed programs, no shell
-        [program, *arguments],
+        [sys.executable, "-I", "-S", "-c", LAUNCH, str(os.getpid()), program, *arguments],
         env={**os.environ, **_environment()},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
@@ -160,8 +182,8 @@ def _tool(name: str, arguments: Sequence[str], progress: Progress, file: Path) -
         process.wait()
         raise
     if process.returncode:
-        lines = said.decode(errors="replace").strip().splitlines()
-        raise ApiError("DATABASE_UNAVAILABLE", lines[-1] if lines else f"{name} ended with {process.returncode}.")
+        words = " ".join(said.decode(errors="replace").split())[:SAID_CHARS]
+        raise ApiError("DATABASE_UNAVAILABLE", words or f"{name} ended with {process.returncode}.")
 
 
 def _environment() -> dict[str, str]:
@@ -170,7 +192,13 @@ def _environment() -> dict[str, str]:
     members = {"PGHOST": "HOST", "PGPORT": "PORT", "PGUSER": "USER", "PGPASSWORD": "PASSWORD", "PGDATABASE": "NAME"}
     found = {name: str(known[key]) for name, key in members.items() if known.get(key)}
     options = known.get("OPTIONS", {})
-    ways = {"PGSSLMODE": "sslmode", "PGSSLROOTCERT": "sslrootcert", "PGSSLCERT": "sslcert", "PGSSLKEY": "sslkey"}
+    ways = {
+        "PGCONNECT_TIMEOUT": "connect_timeout",
+        "PGSSLMODE": "sslmode",
+        "PGSSLROOTCERT": "sslrootcert",
+        "PGSSLCERT": "sslcert",
+        "PGSSLKEY": "sslkey",
+    }
     return found | {name: str(options[key]) for name, key in ways.items() if options.get(key)}
 
 

@@ -27,7 +27,7 @@ from apps.keys.lost import Lost, lost_secrets
 from apps.keys.principal import Principal
 from apps.keys.secret_files import force_names
 from apps.operations.models import WorkerProcess
-from apps.operations.services import upkeep
+from apps.operations.services import turns, upkeep
 from apps.operations.services.backups import bundle as bundles
 from apps.operations.services.backups import databases, places
 from apps.operations.services.backups.bundle import ARCHIVE, STORES, Bundle
@@ -61,14 +61,23 @@ def restore(source: Path, *, by: Principal, replace: bool = False, show: Progres
     """Put an instance in place. Nothing of it may be running.
 
     Raises BackupInvalid, DestinationExists (an instance is here, and no word to set it aside), ApiError (another kind
-    of database, a bundle of a later version, the instance runs), EngineError, OSError; until it puts the first thing in
-    its place, nothing has changed.
+    of database, a bundle of a later version, the instance runs, another restore is at work), EngineError, OSError;
+    until it puts the first thing in its place, nothing has changed.
     """
-    data = Path(settings.DATA_DIR)
+    data, source = Path(settings.DATA_DIR), source.absolute()
     progress = show or (lambda done, total: None)
-    source = source.absolute()
     bundle = bundles.verify(source, progress)
     _refuse_other_kind(bundle)
+    held = turns.take(turns.RESTORE)
+    try:
+        return _restored(source, bundle, data, by=by, replace=replace, progress=progress)
+    finally:
+        held.close()
+
+
+def _restored(
+    source: Path, bundle: Bundle, data: Path, *, by: Principal, replace: bool, progress: Progress
+) -> Restored:
     _refuse_running(data)
     there = _there(data)
     if there and not replace:
@@ -88,9 +97,10 @@ def restore(source: Path, *, by: Principal, replace: bool = False, show: Progres
     staging.mkdir(mode=0o700)
     try:
         _stage(source, bundle, staging, progress)
+        _refuse_running(data)  # nobody started it meanwhile
         write_whole(OSFiles(), data / MARK, str(source).encode())
         aside = _set_aside(data) if there else None
-        _put_in_place(source, bundle, staging, data, progress)
+        _put_in_place(bundle, staging, data, progress)
     finally:
         shutil.rmtree(staging, ignore_errors=True)
     apart = _bring_up(bundle, source, by=by)
@@ -194,9 +204,9 @@ def _database_files() -> list[Path]:
     return [Path(name + suffix) for suffix in ("", "-wal", "-shm")]
 
 
-def _put_in_place(source: Path, bundle: Bundle, staging: Path, data: Path, progress: Progress) -> None:
+def _put_in_place(bundle: Bundle, staging: Path, data: Path, progress: Progress) -> None:
     if bundle.database == "postgresql":
-        databases.load_dump(source / bundle.database_file, progress)
+        databases.load_dump(staging / bundle.database_file, progress)
     if (data / STORES).is_dir():
         (data / STORES).rmdir()  # it is empty: what was in it is set aside
     os.replace(staging / STORES, data / STORES)

@@ -41,7 +41,10 @@ ROWS = [
         status=403,
         members=ENVELOPE + " reason required_scope",
         values={"/code": "FORBIDDEN", "/reason": "MISSING_SCOPE", "/required_scope": "state:write"},
-        differs={**named("problem-members", "member status", "member title", "member type")},
+        differs={
+            **named("problem-members", "member status", "member title", "member type"),
+            **named("writes-say-their-outcome", "member committed"),
+        },
     ),
     Exchange(
         says="malformed JSON",

@@ -50,7 +50,10 @@ ROWS = [
         status=409,
         members="code error message request_id",
         values={"/code": "CONFLICT", "/error": "CONFLICT"},
-        differs={**named("problem-members", "member details", "member status", "member title", "member type")},
+        differs={
+            **named("problem-members", "member details", "member status", "member title", "member type"),
+            **named("writes-say-their-outcome", "member committed"),
+        },
     ),
     Exchange(
         says="a record is an object",
@@ -132,6 +135,7 @@ ROWS = [
         members="updated currentVersion currentEpoch item",
         values={"/updated": True},
         differs={
+            **named("writes-say-their-outcome", "member committed"),
             **named("problem-members", "member status", "member title", "member type"),
             **named(
                 "versions-only-grow",
@@ -170,6 +174,7 @@ ROWS = [
         members=CONFLICT,
         values={"/updated": False, "/code": "VERSION_CONFLICT", "/currentVersion": 2},
         differs={
+            **named("writes-say-their-outcome", "member committed"),
             **named("no-epochs-or-leases", "member currentEpoch"),
             **named(
                 "one-envelope",

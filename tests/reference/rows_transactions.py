@@ -77,7 +77,7 @@ ROWS = [
         },
         differs={
             **named("messages-are-kept", "value /message"),
-            **named("problem-members", "member status", "member title", "member type"),
+            **named("problem-members", "member details", "member status", "member title", "member type"),
         },
     ),
     Exchange(says="nothing of it is there", send="GET /collections/stock/never", status=404),
@@ -97,7 +97,7 @@ ROWS = [
             "/failure/expected": 7,
             "/failure/actual": 1,
         },
-        differs={**named("problem-members", "member status", "member title", "member type")},
+        differs={**named("problem-members", "member details", "member status", "member title", "member type")},
     ),
     Exchange(
         says="a guarded write moves the version",
@@ -217,7 +217,7 @@ ROWS = [
         values={"/code": "PRECONDITION_FAILED", "/committed": False, "/failure/predicate": "fence"},
         differs={
             **named("fence-broken", "value /code"),
-            **named("problem-members", "member status", "member title", "member type"),
+            **named("problem-members", "member details", "member status", "member title", "member type"),
         },
     ),
     Exchange(

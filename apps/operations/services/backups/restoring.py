@@ -67,7 +67,6 @@ def restore(source: Path, *, by: Principal, replace: bool = False, show: Progres
     data, source = Path(settings.DATA_DIR), source.absolute()
     progress = show or (lambda done, total: None)
     bundle = bundles.verify(source, progress)
-    _refuse_other_kind(bundle)
     held = turns.take(turns.RESTORE)
     try:
         return _restored(source, bundle, data, by=by, replace=replace, progress=progress)
@@ -78,6 +77,7 @@ def restore(source: Path, *, by: Principal, replace: bool = False, show: Progres
 def _restored(
     source: Path, bundle: Bundle, data: Path, *, by: Principal, replace: bool, progress: Progress
 ) -> Restored:
+    _refuse_other_kind(bundle)
     _refuse_running(data)
     there = _there(data)
     if there and not replace:

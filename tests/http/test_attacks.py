@@ -202,7 +202,7 @@ TARGETS: dict[bytes, int] = {
     b"GET http://evil.example/v1/revision": 400,
     b"GET http://a:b@localhost/v1/revision": 400,
     b"GET http://[v1.x]/v1/revision": 400,
-    b"GET http://localhost": 404,
+    b"GET http://localhost": 200,
     b"OPTIONS *": 404,
     b"GET //v1/revision": 404,
     b"GET //evil.example/v1/revision": 404,

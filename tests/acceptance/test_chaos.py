@@ -49,14 +49,13 @@ def wait_until_done(crew: Crew) -> None:
 def judge(crew: Crew, done: dict[str, int]) -> bool:
     """Compare what was promised with what the journals say. True where the harm proved something.
 
-    It did where a run was cut short, and stale words were tried, also after a success.
+    It did where there was much to lose, a run was cut short, and stale words were tried, also after a success.
     """
     account = Account.of(crew.journals)
     hint = f"CHAOS_SEED={crew.seed}\n{done}\n{crew.logs()}"
     print(f"{account}\n{done}")
 
     assert account.failures == [] and account.unanswered == 0, hint
-    assert len(account.expected) > 5, hint  # a busy machine writes little between so much harm
     assert set(account.workloads) == account.expected, hint
     assert [change for change, workloads in account.workloads.items() if len(workloads) != 1] == [], hint
     made = {next(iter(workloads)) for workloads in account.workloads.values()}
@@ -69,7 +68,8 @@ def judge(crew: Crew, done: dict[str, int]) -> bool:
     assert [probe for probe in account.probes if probe["what"] == "accepted"] == [], hint
     agree_with_database(crew, account, made, hint)
     calls = {probe["call"] for probe in account.probes}
-    return len(account.runs) > len(made) and {"complete", "complete after success"} <= calls
+    much = len(account.expected) > 20
+    return much and len(account.runs) > len(made) and {"complete", "complete after success"} <= calls
 
 
 def agree_with_database(crew: Crew, account: Account, made: set[str], hint: str) -> None:
@@ -92,7 +92,9 @@ def chaos(tmp_path: Path, kind: str, length_s: float) -> None:
     for number in range(TRIES):
         if attempt(tmp_path / f"{number}", kind, length_s):
             return
-    raise AssertionError("no run was ever cut short, or no stale word was ever tried: the harm proved nothing")
+    raise AssertionError(
+        "too little was written, no run was cut short, or no stale word was tried: the harm proved nothing"
+    )
 
 
 def attempt(directory: Path, kind: str, length_s: float) -> bool:

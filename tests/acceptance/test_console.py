@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from demo.instance import Instance
-from tests.acceptance.browser import browser
+from tests.acceptance.browser import browser, sign_in
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(900)]
 
@@ -28,14 +28,6 @@ def instance(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
         yield running
 
 
-def sign_in(page: Page, instance: Instance, name: str = OPERATOR) -> None:
-    page.goto(f"{instance.url}/admin/")
-    page.get_by_label("Name").fill(name)
-    page.get_by_label("Password").fill(PASSWORD)
-    page.get_by_role("button", name="Sign in").click()
-    expect(page.get_by_role("heading", name="Overview")).to_be_visible()
-
-
 def rooms(page: Page) -> Locator:
     return page.get_by_role("navigation", name="Console")
 
@@ -44,7 +36,7 @@ def test_who_is_slower_is_told_how_the_work_stands_now(instance: Instance) -> No
     key = instance.new_key("state:write", "triggers:write", "workload:create", "workload:read")
     with browser() as seen, instance.client(key) as api:
         page = seen.page
-        sign_in(page, instance)
+        sign_in(page, instance.url, OPERATOR, PASSWORD)
         request = {"definition_id": "nobody-runs-this", "idempotency_key": "idle", "input": {"n": 2**63}}
         waiting = api.post("/workloads", json=request).raise_for_status().json()["workload_id"]
         page.goto(f"{instance.url}/admin/workloads/workload/{waiting}/change/")
@@ -75,7 +67,7 @@ def test_chosen_dead_letters_stay_chosen_while_the_page_lives_and_are_retried_to
     dead = [make_dead(instance, f"chosen-{number}") for number in range(2)]
     with browser() as seen:
         page = seen.page
-        sign_in(page, instance)
+        sign_in(page, instance.url, OPERATOR, PASSWORD)
         rooms(page).get_by_role("link", name="Dead letters").click()
         group = page.locator("section.card", has_text="KeyError: 'source'")
         group.get_by_label("Choose all that are shown").check()
@@ -95,7 +87,7 @@ def test_a_viewer_sees_and_is_offered_nothing(instance: Instance) -> None:
     dead = make_dead(instance, "viewed")
     with browser() as seen:
         page = seen.page
-        sign_in(page, instance)
+        sign_in(page, instance.url, OPERATOR, PASSWORD)
         rooms(page).get_by_role("link", name="Operators").click()
         page.get_by_role("link", name="Make an operator").click()
         page.locator("#id_name").fill("vera")
@@ -104,7 +96,7 @@ def test_a_viewer_sees_and_is_offered_nothing(instance: Instance) -> None:
         page.get_by_role("button", name="Make the operator").click()
         expect(page.get_by_text("vera can sign in now, as viewer")).to_be_visible()
         page.get_by_role("button", name="Sign out").click()
-        sign_in(page, instance, "vera")
+        sign_in(page, instance.url, "vera", PASSWORD)
         page.goto(f"{instance.url}/admin/workloads/workload/{dead}/change/")
         expect(page.get_by_role("heading", name="Why it is dead")).to_be_visible()
         expect(page.get_by_text("Retry this work")).to_have_count(0)
@@ -116,7 +108,7 @@ def test_the_keyboard_alone_reaches_and_retries_a_dead_letter(instance: Instance
     dead = make_dead(instance, "by-keyboard")
     with browser() as seen:
         page = seen.page
-        sign_in(page, instance)
+        sign_in(page, instance.url, OPERATOR, PASSWORD)
         page.goto(f"{instance.url}/admin/workloads/workload/{dead}/change/")
         page.keyboard.press("Tab")
         expect(page.get_by_text("Skip to the page's content")).to_be_focused()

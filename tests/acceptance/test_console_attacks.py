@@ -10,7 +10,7 @@ from playwright.sync_api import Error as PlaywrightError
 from playwright.sync_api import Page, expect
 
 from demo.instance import Instance
-from tests.acceptance.browser import browser
+from tests.acceptance.browser import browser, sign_in
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(900)]
 
@@ -32,14 +32,6 @@ def instance(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
         running.start_server()
         running.start_worker()
         yield running
-
-
-def sign_in(page: Page, instance: Instance, name: str) -> None:
-    page.goto(f"{instance.url}/admin/")
-    page.get_by_label("Name").fill(name)
-    page.get_by_label("Password").fill(PASSWORDS[name])
-    page.get_by_role("button", name="Sign in").click()
-    expect(page.get_by_role("heading", name="Overview")).to_be_visible()
 
 
 def content_of(page: Page) -> str:
@@ -68,7 +60,7 @@ def test_a_new_secret_is_on_one_page_once_and_in_no_address_history_or_referrer(
         page = seen.page
         sent: list[str] = []
         page.on("request", lambda request: sent.append(f"{request.url} {request.headers.get('referer', '')}"))
-        sign_in(page, instance, "root")
+        sign_in(page, instance.url, "root", PASSWORDS["root"])
         answers: list[str] = []
         page.on("response", lambda answer: answers.append(answer.headers.get("cache-control", "")))
         secret = issue_a_key(page, instance, "seen once")
@@ -96,7 +88,7 @@ def test_a_session_gets_another_name_when_somebody_signs_in(instance: Instance) 
         page.goto(f"{instance.url}/admin/")
         fixed = {"name": "sessionid", "value": "attackers0000000000000000000000", "url": instance.url}
         page.context.add_cookies([fixed])
-        sign_in(page, instance, "root")
+        sign_in(page, instance.url, "root", PASSWORDS["root"])
         cookies = {cookie["name"]: cookie for cookie in page.context.cookies()}
         session = cookies["sessionid"]
         assert session["value"] != fixed["value"] and session["httpOnly"] and session["sameSite"] == "Lax"
@@ -111,7 +103,7 @@ def test_a_session_gets_another_name_when_somebody_signs_in(instance: Instance) 
 def test_no_other_site_frames_the_console_or_acts_for_who_is_signed_in(instance: Instance) -> None:
     with browser() as seen:
         page = seen.page
-        sign_in(page, instance, "root")
+        sign_in(page, instance.url, "root", PASSWORDS["root"])
         other = instance.url.replace("127.0.0.1", "localhost")  # another origin, with none of our cookies' rights
         foreign = f"""<iframe id=f src="{instance.url}/admin/"></iframe>
             <form id=a method=post action="{instance.url}/admin/keys/apikey/add/">
@@ -160,7 +152,7 @@ def test_markup_in_every_kind_of_name_and_value_is_shown_and_never_run(instance:
     ]
     with browser() as seen:
         page = seen.page
-        sign_in(page, instance, "root")
+        sign_in(page, instance.url, "root", PASSWORDS["root"])
         for path in pages:
             with seen.expecting(404):
                 page.goto(f"{instance.url}{path}")
@@ -175,7 +167,7 @@ def test_markup_in_every_kind_of_name_and_value_is_shown_and_never_run(instance:
 def test_nobody_does_by_hand_made_requests_what_their_role_does_not_let_them(instance: Instance, who: str) -> None:
     with browser() as seen:
         page = seen.page
-        sign_in(page, instance, who)
+        sign_in(page, instance.url, who, PASSWORDS[who])
         forbidden = [
             "/admin/keys/apikey/add/",
             "/admin/keys/apikey/tester/",

@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import expect
 
 from demo.instance import Instance
-from tests.acceptance.browser import Browser, browser
+from tests.acceptance.browser import Browser, browser, sign_in
 from tests.acceptance.journey.person import OPERATOR, PASSWORD
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(900)]
@@ -35,10 +35,7 @@ def forgive(seen: Browser, lost: str) -> None:
 def test_a_live_page_says_that_the_server_is_lost_and_goes_on_when_it_is_back(instance: Instance) -> None:
     with browser() as seen:
         page = seen.page
-        page.goto(f"{instance.url}/admin/")
-        page.get_by_label("Name").fill(OPERATOR)
-        page.get_by_label("Password").fill(PASSWORD)
-        page.get_by_role("button", name="Sign in").click()
+        sign_in(page, instance.url, OPERATOR, PASSWORD)
         page.get_by_role("navigation", name="Console").get_by_role("link", name="Workloads").click()
         lost = page.get_by_role("alert").filter(has_text="no longer live")
         expect(page.get_by_role("heading", name="Workloads")).to_be_visible()
@@ -64,10 +61,7 @@ def test_a_live_page_says_that_the_server_is_lost_and_goes_on_when_it_is_back(in
 def test_a_live_page_keeps_what_it_shows_when_the_server_answers_that_it_failed(instance: Instance) -> None:
     with browser() as seen:
         page = seen.page
-        page.goto(f"{instance.url}/admin/")
-        page.get_by_label("Name").fill(OPERATOR)
-        page.get_by_label("Password").fill(PASSWORD)
-        page.get_by_role("button", name="Sign in").click()
+        sign_in(page, instance.url, OPERATOR, PASSWORD)
         page.get_by_role("navigation", name="Console").get_by_role("link", name="Workers").click()
         expect(page.get_by_role("heading", name="Workers", exact=True)).to_be_visible()
         lost = page.get_by_role("alert").filter(has_text="no longer live")

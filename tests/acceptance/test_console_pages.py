@@ -18,7 +18,7 @@ from django.urls import URLPattern, URLResolver, resolve
 from playwright.sync_api import Page, expect
 
 from demo.instance import Instance
-from tests.acceptance.browser import SCHEMES, WIDTHS, Browser, browser
+from tests.acceptance.browser import SCHEMES, WIDTHS, Browser, browser, sign_in
 from tests.acceptance.keyboard import Keyboard
 from tests.operations.offered import Form
 from tests.operations.test_meanwhile import actions
@@ -98,14 +98,6 @@ def instance(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Filled]:
         yield running
 
 
-def sign_in(page: Page, instance: Instance, name: str) -> None:
-    page.goto(f"{instance.url}/admin/")
-    page.get_by_label("Name").fill(name)
-    page.get_by_label("Password").fill(PASSWORD)
-    page.get_by_role("button", name="Sign in").click()
-    expect(page.get_by_role("heading", name="Overview")).to_be_visible()
-
-
 def names(patterns: list[URLPattern | URLResolver]) -> set[str]:
     """Return the names of all addresses of the console."""
     found: set[str] = set()
@@ -160,7 +152,7 @@ def name_of(path: str) -> str:
 def test_every_page_is_reached_by_links_and_bars_nobody(instance: Filled) -> None:
     with browser() as seen:
         page, keyboard = seen.page, Keyboard(seen.page)
-        sign_in(page, instance, "root")
+        sign_in(page, instance.url, "root", PASSWORD)
         met = set()
         for name, path, fresh in walk(seen, instance, [*FIRST, *instance.scenes]):
             met.add(name)
@@ -221,7 +213,7 @@ ON_A_PHONE = """() => {
 def test_the_pages_unfolded_on_a_phone_bar_nobody_and_lead_on(instance: Filled) -> None:
     with browser() as seen:
         page = seen.page
-        sign_in(page, instance, "root")
+        sign_in(page, instance.url, "root", PASSWORD)
         page.set_viewport_size({"width": WIDTHS[1], "height": 900})
         for scheme in SCHEMES:
             page.emulate_media(color_scheme=scheme)
@@ -257,7 +249,7 @@ def test_a_viewer_walks_every_page_and_is_offered_nothing_that_acts_or_is_refuse
     """Whatever a page offers leads somewhere; what acts is not offered at all, not even as a form with no button."""
     with browser() as seen:
         page = seen.page
-        sign_in(page, instance, "vera")
+        sign_in(page, instance.url, "vera", PASSWORD)
         met = set()
         for name, path, _ in walk(seen, instance, FIRST):
             met.add(name)

@@ -9,10 +9,11 @@ from typing import Any
 
 import httpx
 import pytest
+from playwright.sync_api import Error as PlaywrightError
 from playwright.sync_api import expect
 
 from demo.instance import Instance
-from tests.acceptance.browser import browser
+from tests.acceptance.browser import browser, sign_in
 from tests.acceptance.journey.person import MANY_MS, OPERATOR, PASSWORD, Person, every_work, wait_until
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(900)]
@@ -36,11 +37,7 @@ def person(instance: Instance) -> Iterator[Person]:
     """Somebody who has signed in with a browser that runs no script."""
     with browser(javascript=False) as seen:
         someone = Person(seen, instance)
-        someone.page.goto(f"{instance.url}/admin/")
-        someone.page.get_by_label("Name").fill(OPERATOR)
-        someone.page.get_by_label("Password").fill(PASSWORD)
-        someone.press("Sign in")
-        expect(someone.page.get_by_role("heading", name="Overview")).to_be_visible()
+        sign_in(someone.page, instance.url, OPERATOR, PASSWORD)
         yield someone
         seen.check()
 
@@ -49,7 +46,12 @@ def reload_until(person: Person, holds: Callable[[str], Any], told: str) -> str:
     """Load the page anew until what it says holds, and return that."""
 
     def look() -> bool:
-        person.page.reload()
+        try:
+            person.page.reload()
+        except PlaywrightError as error:
+            if "Not attached to an active page" not in error.message:
+                raise
+            return False  # the browser was on its way there already: asked again
         return bool(holds(person.main.inner_text()))
 
     wait_until(look, told, timeout_ms=MANY_MS)

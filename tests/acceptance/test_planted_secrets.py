@@ -13,8 +13,8 @@ import httpx
 import pytest
 
 from demo.instance import Instance
-from tests.acceptance.browser import browser
-from tests.acceptance.test_console_attacks import MAKE_PEOPLE, PASSWORDS, issue_a_key, sign_in
+from tests.acceptance.browser import browser, sign_in
+from tests.acceptance.test_console_attacks import MAKE_PEOPLE, PASSWORDS, issue_a_key
 
 pytestmark = pytest.mark.acceptance
 
@@ -134,7 +134,7 @@ def plant_by_browser(planting: Planting) -> None:
         page.get_by_label("Name").fill("root")
         page.get_by_label("Password").fill(planting.planted["wrong console password"])
         page.get_by_role("button", name="Sign in").click()
-        sign_in(page, planting.instance, "root")
+        sign_in(page, planting.instance.url, "root", PASSWORDS["root"])
         cookies = {cookie["name"]: cookie["value"] for cookie in page.context.cookies()}
         planting.planted |= {f"cookie {name}": value for name, value in cookies.items()}
         assert {"sessionid", "csrftoken"} <= set(cookies)

@@ -3,7 +3,6 @@
 Fails where CI says that it must run and the system has no strace or does not let it trace.
 """
 
-import os
 import shutil
 import signal
 import subprocess
@@ -11,7 +10,7 @@ import tempfile
 from pathlib import Path
 from types import TracebackType
 
-import pytest
+from tests.needs import missing
 
 DATA_SYNC = "fdatasync,fsync,msync"
 WRITES = "write,pwrite64,writev,pwritev,pwritev2"
@@ -31,7 +30,7 @@ class Injection:
 
     def __enter__(self) -> "Injection":
         if shutil.which("strace") is None:
-            _refuse("strace is not installed: scripts/install-package strace tests")
+            missing("strace is not installed: scripts/install-package strace tests")
         command = ["strace", "-f", "-o", str(self._log), *self._options, "-p", str(self._pid)]
         self._process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
         assert self._process.stderr is not None
@@ -39,7 +38,7 @@ class Injection:
         while said and "attached" not in said:
             if "not permitted" in said or "denied" in said:
                 self._process.wait(20)
-                _refuse(f"strace may not trace processes here (ptrace must be permitted): {said.strip()}")
+                missing(f"strace may not trace processes here (ptrace must be permitted): {said.strip()}")
             said = self._process.stderr.readline()
         assert said, "strace ended before it began"
         return self
@@ -53,9 +52,3 @@ class Injection:
         self._process.stderr.close()
         self.hit = self._log.read_text(errors="replace").count("INJECTED)")
         self._log.unlink()
-
-
-def _refuse(why: str) -> None:
-    if os.environ.get("CI") == "true":
-        pytest.fail(why)
-    pytest.skip(why)

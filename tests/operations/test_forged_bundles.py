@@ -25,6 +25,7 @@ from apps.operations.services.backups import places, restoring
 from feltdb_engine import Mutation, Store
 from feltdb_engine.errors import BackupInvalid, DestinationExists, EngineError
 from tests.disk import fill, small_disk
+from tests.needs import missing
 from tests.operations.test_backups import BY, FILL, RESTORE, ROOT, apart, run
 
 STORE = "namespaces/default"
@@ -205,7 +206,7 @@ def test_a_device_is_refused(bundle: Path) -> None:
     try:
         os.mknod(bundle / name, 0o600 | 0o020000, os.makedev(1, 5))  # /dev/zero: reading it would never end
     except PermissionError:
-        pytest.skip("making a device needs root")
+        missing("making a device needs root")
     with pytest.raises(BackupInvalid, match="something else a backup does not hold"):
         backups.verify(bundle)
 

@@ -118,3 +118,21 @@ def copies(world: World, tmp_path: Path) -> Any:
     from tests.triggers.apart import Copies
 
     return Copies(world, tmp_path)
+
+
+@pytest.fixture
+def three(world: Any) -> Any:
+    """A trigger and three changes not yet evaluated."""
+    world.define()
+    for number in range(1, 4):
+        world.put("orders", str(number), {"n": number})
+    return world
+
+
+@pytest.fixture
+def poisoned(world: Any) -> Any:
+    """A trigger with a change in quarantine."""
+    world.define()
+    world.put("orders", "1", {"password": "hunter2"})
+    world.evaluate()
+    return world

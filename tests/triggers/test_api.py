@@ -230,7 +230,7 @@ def test_a_trigger_is_moved_replayed_and_its_changes_skipped_over_http(client: A
 
 
 def test_a_quarantined_change_is_retried_over_http(client: Any, world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from tests.triggers.test_operating import without_secrets
+    from tests.triggers.operated import without_secrets
 
     client.post_json("/v1/triggers", {**NEW, "predicate": None})
     world.put("orders", "1", {"password": "hunter2"})

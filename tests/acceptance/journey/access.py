@@ -4,20 +4,11 @@ import re
 
 from playwright.sync_api import expect
 
+from tests.acceptance.browser import sign_in
 from tests.acceptance.journey.person import OPERATOR, PASSWORD, Person
 
 SCOPES = ("state:read", "state:write", "workload:create", "workload:read")
 _SECRET = re.compile(r"fdb_live_[0-9A-Za-z]{12}_[0-9A-Za-z]{49}")
-
-
-def sign_in(person: Person, name: str = OPERATOR) -> None:
-    """Open the console and sign in: it leads to the overview."""
-    page = person.page
-    page.goto(f"{person.instance.url}/admin/")
-    page.get_by_label("Name").fill(name)
-    page.get_by_label("Password").fill(PASSWORD)
-    page.get_by_role("button", name="Sign in").click()
-    expect(page.get_by_role("heading", name="Overview")).to_be_visible()
 
 
 def arrive(person: Person) -> None:
@@ -30,7 +21,7 @@ def arrive(person: Person) -> None:
     with person.seen.expecting(401, 403, 422):
         page.get_by_role("button", name="Sign in").click()
         expect(page.get_by_role("alert")).to_be_visible()
-    sign_in(person)
+    sign_in(page, person.instance.url, OPERATOR, PASSWORD)
     expect(page.get_by_role("heading", name="Start here")).to_be_visible()
     person.shoot("02-overview-empty")
 
